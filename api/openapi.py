@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from api.http.bodies import JsonBody, validated
 from api.http.problems import MEDIA_TYPE, Problem
+from api.schemas.base import Parameters
 from api.schemas.experiments import ExperimentEvent, ProjectedEpsilon
 from api.schemas.federations import Profile
 from api.schemas.people import EnvelopeBody
@@ -109,8 +110,9 @@ def request_body(model: type[BaseModel]) -> dict[str, Any]:
 
 
 class Router(APIRouter):
-    """Routes of the HTTP interface. A parameter whose type is `Described` is the request's body. A
-    failure that follows from a path or body, or that every request may end in, is declared here."""
+    """Routes of the HTTP interface. A parameter whose type is `Described` is the request's body,
+    and one whose type is `Parameters` its query. A failure that follows from a path or body, or
+    that every request may end in, is declared here."""
 
     def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         """Add a route as FastAPI does, but read its body strictly."""
@@ -119,9 +121,12 @@ class Router(APIRouter):
             name: one.replace(kind=one.KEYWORD_ONLY) for name, one in given.parameters.items()
         }
         for name, one in by_name.items():
-            if isinstance(one.annotation, type) and issubclass(one.annotation, Described):
-                body = request_body(one.annotation)
-                by_name[name] = one.replace(default=Depends(_reader_of(one.annotation)))
+            kind = one.annotation if isinstance(one.annotation, type) else object
+            if issubclass(kind, Described):
+                body = request_body(kind)
+                by_name[name] = one.replace(default=Depends(_reader_of(kind)))
+            elif issubclass(kind, Parameters):
+                by_name[name] = one.replace(annotation=Annotated[kind, Query()])
         parameters = list(by_name.values())
         endpoint.__signature__ = given.replace(parameters=parameters)  # type: ignore[attr-defined]
         missing = (404,) if "{" in self.prefix + path else ()

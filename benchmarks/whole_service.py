@@ -16,7 +16,7 @@ from benchmarks.served_api import await_ready, make_key
 from benchmarks.servers import Server, free_port, start_postgres, start_valkey
 from infrastructure.signing_keys import create_key_file
 from models.database import Database
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 
 _STOP_SECONDS = 60.0
 WORKER = ("workers", "--device", "cpu")

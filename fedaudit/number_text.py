@@ -1,4 +1,4 @@
-"""Figures as text, alike wherever a report or a page shows them, and escaped Markdown."""
+"""Figures as text, alike wherever a report or a page shows them, and in steps; Markdown."""
 
 import math
 import re
@@ -61,6 +61,42 @@ def round_step(least: float) -> float:
     up to rounding."""
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
+
+
+_SAME = 1e-9
+"""Share of a step: a figure on a step stays there, whatever its last bits."""
+
+
+def step_of(rows: int, *, base: int) -> float:
+    """The width of steps for shares of so many rows: the share of `base` rows, or a little more. It
+    is one, two or five times a power of ten, and 1 for fewer rows than the base."""
+    return 1.0 if rows <= base else min(1.0, round_step(base / rows))
+
+
+def nearest(value: float, step: float) -> float:
+    """The nearest whole number of steps."""
+    return without_dust(round(value / step) * step)
+
+
+def outward(low: float, high: float, step: float) -> tuple[float, float]:
+    """The interval widened to whole numbers of steps."""
+    return (
+        without_dust(math.floor(low / step + _SAME) * step),
+        without_dust(math.ceil(high / step - _SAME) * step),
+    )
+
+
+def digit_step(value: float) -> float:
+    """The step of two significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return 1.0
+    return float(10.0 ** (math.floor(math.log10(abs(value))) - 1))
+
+
+def without_dust(value: float) -> float:
+    """A step, or a difference of decimals, without binary rounding errors, which look exact and
+    mean nothing."""
+    return float(f"{value:.12g}")
 
 
 def _text(value: float | None, rounding: str) -> str:

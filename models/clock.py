@@ -1,6 +1,6 @@
 """The database's clock in SQL: leases are judged by one clock, whatever the machines say."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import Float, bindparam
@@ -37,8 +37,3 @@ def _on_sqlite(element: DatabaseTime, compiler: SQLCompiler, **options: Any) -> 
     # Milliseconds padded to the six digits in which SQLAlchemy stores times: text then compares
     # as time does.
     return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', {seconds} || ' seconds')"
-
-
-def utc_now() -> datetime:
-    """This process's clock, for times that nothing is decided by."""
-    return datetime.now(UTC)

@@ -19,7 +19,7 @@ from models.repositories import (
     ProjectRepository,
     SigningKeyRepository,
 )
-from models.vocabulary import useless_scopes
+from models.values import useless_scopes
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from fedaudit.ledger.audit import ErasingLedger
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.statements import ErasureReceipt, SigningKey, what_remains
 from infrastructure.storage import Storage
-from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
     AnnouncementRepository,
@@ -22,6 +21,7 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.base import written_time
 from models.tables.federations import Erasure
+from models.values import utc_now
 from workers.lost_rounds import LostRounds
 from workers.proof.signing import use_key
 

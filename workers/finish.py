@@ -36,7 +36,6 @@ from fedaudit.sweeps.report_section import (
 )
 from fedaudit.training.base.rounds import FinalResult
 from infrastructure.storage import Storage
-from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
     CheckpointRepository,
@@ -51,8 +50,7 @@ from models.repositories import (
 )
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Unit
-from models.values import ReportIndex
-from models.vocabulary import ENDED
+from models.values import ENDED, ReportIndex, utc_now
 from workers.flush import RunningExperiment
 from workers.lost_rounds import enter_lost_rounds
 from workers.proof.signing import sign_as_stored, sign_checkpoint
@@ -102,8 +100,9 @@ def report_of(
             backend=backend,
             key_id=key.key_id,
             disclosure_policy=parse_disclosure_policy(experiment.row.disclosure or {}),
+            sweep=sweep_of(session, experiment),
         )
-        material = replace(material, sweep=sweep_of(session, experiment), attacks=attacks)
+        material = replace(material, attacks=attacks)
         begun = RunLogRepository(session).begun(experiment.id)
     progressed()
     document = checked_report(material, result, progressed=progressed)

@@ -18,8 +18,7 @@ from models.repositories import (
     UnitStackRepository,
 )
 from models.tables.experiments import Experiment, Unit
-from models.values import UnitKind
-from models.vocabulary import ENDED
+from models.values import ENDED, UnitKind
 from workers.attacks.later_attacks_unit import LaterAttacksRun
 from workers.audit_unit import AuditRun, ProfileRun
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit, DatabaseAwayError, Lease, LeaseLostError

@@ -48,7 +48,7 @@ async def read_value(request: Request) -> Any:
     """The value in a request's body. Raises ProblemError, InvalidInputError where there is none."""
     if media_type(request) != "application/json":
         detail = "send the body as JSON, with the header Content-Type: application/json"
-        raise ProblemError(415, "unsupported-media-type", detail)
+        raise ProblemError("unsupported-media-type", detail)
     return decode_json(await read_body(request))
 
 

@@ -84,7 +84,6 @@ class _Body:
         # So slow a client is not waited for after the answer either.
         self._ended = True
         raise ProblemError(
-            408,
             "request-timeout",
             f"the body came too slowly: nothing for {_QUIET_SECONDS:.0f} s, or less than "
             f"{_MIN_BYTES_A_SECOND} bytes a second",
@@ -110,7 +109,7 @@ class _Body:
 
 
 def _too_large(largest: int) -> ProblemError:
-    return ProblemError(413, "payload-too-large", f"the body is larger than {largest} bytes")
+    return ProblemError("payload-too-large", f"the body is larger than {largest} bytes")
 
 
 class ProxyHeaders(ProxyHeadersMiddleware):

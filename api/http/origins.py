@@ -21,4 +21,4 @@ def refuse_foreign(request: Request) -> None:
     except ValueError:
         foreign = True
     if foreign or site not in _OWN_SITES:
-        raise ProblemError(403, "forbidden", "the form was sent from another site")
+        raise ProblemError("forbidden", "the form was sent from another site")

@@ -24,26 +24,27 @@ MAX_FAULTS = 100
 """Most faults of an answer: a body may have as many as it has fields."""
 
 
-TITLES = {
-    "validation-error": "The request is not valid",
-    "unauthorised": "A valid API key is needed",
-    "forbidden": "The API key does not allow this",
-    "not-found": "There is no such thing",
-    "method-not-allowed": "The method is not allowed here",
-    "gone": "It was there and is gone",
-    "conflict": "The request does not fit the present state",
-    "budget-exhausted": "The federation's budget has no room",
-    "simulation-forbidden": "The federation admits no simulated noise",
-    "idempotency-mismatch": "The idempotency key was used with another body",
-    "payload-too-large": "The body is too large",
-    "unsupported-media-type": "The body has the wrong media type",
-    "request-timeout": "The request came too slowly",
-    "rate-limited": "There are too many requests at once",
-    "too-many-streams": "There are too many event streams",
-    "unavailable": "The service cannot answer just now",
-    "internal-error": "The service failed",
+KINDS = {
+    "validation-error": (422, "The request is not valid"),
+    "unauthorised": (401, "A valid API key is needed"),
+    "forbidden": (403, "The API key does not allow this"),
+    "not-found": (404, "There is no such thing"),
+    "method-not-allowed": (405, "The method is not allowed here"),
+    "gone": (410, "It was there and is gone"),
+    "conflict": (409, "The request does not fit the present state"),
+    "budget-exhausted": (409, "The federation's budget has no room"),
+    "simulation-forbidden": (409, "The federation admits no simulated noise"),
+    "idempotency-mismatch": (409, "The idempotency key was used with another body"),
+    "payload-too-large": (413, "The body is too large"),
+    "unsupported-media-type": (415, "The body has the wrong media type"),
+    "request-timeout": (408, "The request came too slowly"),
+    "rate-limited": (429, "There are too many requests at once"),
+    "too-many-streams": (429, "There are too many event streams"),
+    "unavailable": (503, "The service cannot answer just now"),
+    "internal-error": (500, "The service failed"),
 }
-"""Every kind of problem, by the last part of its type. What to do is in the `detail` of each."""
+"""Every kind of problem, by the last part of its type: its status unless one is given, and title.
+What to do is in the `detail` of each."""
 
 
 class ProblemFault(BaseModel):
@@ -76,17 +77,17 @@ class ProblemError(Exception):
 
     def __init__(
         self,
-        status: int,
         slug: str,
         detail: str,
         *,
+        status: int | None = None,
         errors: Sequence[FieldError] = (),
         headers: Mapping[str, str] | None = None,
         retry_seconds: int | None = None,
         **members: Any,
     ) -> None:
         super().__init__(detail)
-        self.status = status
+        self.status = status or KINDS[slug][0]
         self.slug = slug
         self.detail = detail
         self.errors = tuple(errors)
@@ -98,17 +99,17 @@ class ProblemError(Exception):
 
 def not_found(what: str) -> ProblemError:
     """The answer for what does not exist, and for what belongs to another project."""
-    return ProblemError(404, "not-found", f"there is no such {what}")
+    return ProblemError("not-found", f"there is no such {what}")
 
 
 def conflict(detail: str, **members: Any) -> ProblemError:
     """The answer for a valid request that does not fit the present state."""
-    return ProblemError(409, "conflict", detail, **members)
+    return ProblemError("conflict", detail, **members)
 
 
 def unavailable(detail: str, *, retry_seconds: int | None = None) -> ProblemError:
     """The answer where the service cannot do now what it can do at other times."""
-    return ProblemError(503, "unavailable", detail, retry_seconds=retry_seconds)
+    return ProblemError("unavailable", detail, retry_seconds=retry_seconds)
 
 
 def invalid(pointer: str, message: str) -> ProblemError:
@@ -126,14 +127,14 @@ def _invalid(errors: Sequence[FieldError]) -> ProblemError:
         detail = f"{len(places)} faults, in {shown}"
         if len(errors) > MAX_FAULTS:
             detail += f"; the first {MAX_FAULTS} are shown"
-    return ProblemError(422, "validation-error", detail, errors=errors[:MAX_FAULTS])
+    return ProblemError("validation-error", detail, errors=errors[:MAX_FAULTS])
 
 
 def problem_response(error: ProblemError, scope: Mapping[str, Any]) -> JSONResponse:
     """The document of a problem that a request met."""
     document = {
         "type": f"/problems/{error.slug}",
-        "title": TITLES[error.slug],
+        "title": KINDS[error.slug][1],
         "status": error.status,
         "detail": error.detail,
         "instance": instance_of(scope),
@@ -199,7 +200,7 @@ def _http_problem(request: Request, error: HTTPException) -> ProblemError:
     slugs = {404: "not-found", 405: "method-not-allowed", 413: "payload-too-large"}
     slug = slugs.get(error.status_code, "validation-error")
     detail = "there is no such path" if error.status_code == 404 else str(error.detail)
-    return ProblemError(error.status_code, slug, detail, headers=headers)
+    return ProblemError(slug, detail, status=error.status_code, headers=headers)
 
 
 def _outage(_request: Request, error: Exception) -> ProblemError:
@@ -222,4 +223,4 @@ def _bug(request: Request, error: Exception) -> ProblemError:
     instance = instance_of(request.scope)
     log.error("request failed", path=request.url.path, instance=instance, exc_info=error)
     detail = f"an unexpected error; the service's log has it under {instance}"
-    return ProblemError(500, "internal-error", detail)
+    return ProblemError("internal-error", detail)

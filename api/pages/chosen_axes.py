@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, Field
 
-from fedaudit.reports.charts.chosen_chart import Point, chosen, chosen_chart, offers
+from fedaudit.reports.charts.report_charts import Point, chosen, chosen_chart, offers
 
 _Name = Annotated[str | None, Field(max_length=400)]
 

@@ -10,7 +10,7 @@ from api.http.problems import ProblemError
 from api.pages.chosen_axes import ComparedAxes
 from api.pages.visits import ReportsVisit, Visit, as_picture
 from api.routers.reports import comparison_of
-from fedaudit.reports.charts.chosen_chart import CHOSEN, Measured, Point
+from fedaudit.reports.charts.report_charts import CHOSEN, Measured, Point
 from fedaudit.reports.comparison.compared_reports import DifferenceRow, difference_rows
 from fedaudit.reports.comparison.fronts import LEADING_GAPS, Comparison, FigureRow
 from fedaudit.reports.page.picture_files import PictureForm
@@ -28,7 +28,7 @@ def _view(visit: Visit, asked: ComparedAxes) -> dict[str, Any]:
     chosen = list(dict.fromkeys(asked.experiment_id))
     if not 2 <= len(chosen) <= _MOST:
         raise ProblemError(
-            422, "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
+            "validation-error", f"from 2 to {_MOST} experiments go side by side; choose others"
         )
     comparison = comparison_of(visit, chosen)
     differences = difference_rows(comparison.spec_differences)

@@ -31,11 +31,10 @@ from fedaudit.reports.verdict.release import answer_of, training_words
 from fedaudit.spec.metrics import ROUND_METRICS
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import RoundRow
-from models.clock import utc_now
 from models.repositories import FederationRepository, ReportRepository, SweepRepository
 from models.tables.experiments import Experiment
 from models.tables.experiments import Report as StoredReport
-from models.vocabulary import ENDED
+from models.values import ENDED, utc_now
 
 Report = Mapping[str, Any]
 

@@ -20,10 +20,10 @@ from fedaudit.reports.declared.declared_report import declared_next
 from fedaudit.reports.page.html import Link, render, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.spec.declared_ledgers import MAX_ROUND
-from models.clock import utc_now
 from models.repositories import DeclaredPartRepository
 from models.repositories.declared_ledgers import REFUSED, RELEASED, USED
 from models.tables.ledger import DeclaredReservation
+from models.values import utc_now
 
 router = APIRouter(prefix="/ledgers/{ledger_id}")
 

@@ -37,7 +37,7 @@ from fedaudit.reports.sections.guarantee import guarantee_words
 from fedaudit.spec.models import ArtifactStart
 from fedaudit.spec.parse import parse_admitted
 from models.repositories import AuditRepository, ReportListRepository
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 _UNREADABLE = "cannot be read"
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")

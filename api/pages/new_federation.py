@@ -16,16 +16,7 @@ from api.pages.session import CSRF_FIELD, check_word
 from api.pages.spec_preview import as_yaml
 from api.pages.visits import FederationsAuthor, FederationsForm, Visit
 from api.pages.wording import place_words
-from api.services.pending_uploads import (
-    FIRST_ROWS,
-    LookedAt,
-    check_room,
-    find_upload,
-    keep_upload,
-    look_at,
-    register_pending,
-    waiting_uploads,
-)
+from api.services import pending_uploads
 from api.services.uploads import IncomingFile, received
 from fedaudit.federations.proposals.column_survey import Column, Survey
 from fedaudit.federations.proposals.proposal import proposal_yaml
@@ -34,8 +25,8 @@ from fedaudit.spec.errors import FieldError, InvalidInputError, listed, no_colum
 from fedaudit.spec.labels import find_class
 from fedaudit.spec.parse import decode_text
 from fedaudit.spec.registration import parse_uploaded
-from models.identifiers import new_id
 from models.tables.federations import PendingUpload
+from models.values import new_id
 
 router = APIRouter(prefix="/federations/new")
 
@@ -50,7 +41,7 @@ class RegistrationSheet:
     """What a table seems to hold, and its registration as YAML, proposed or as it was typed."""
 
     upload: PendingUpload
-    looked: LookedAt
+    looked: pending_uploads.LookedAt
     document: str
     header: bool
     faults: Sequence[tuple[str, str]] = ()
@@ -79,17 +70,17 @@ async def upload_table(visit: FederationsAuthor) -> Response:
     """Take a file, and go on to what it seems to hold."""
     refuse_foreign(visit.request)
     if media_type(visit.request) != _FORM:
-        raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
+        raise ProblemError("unsupported-media-type", f"send the form as {_FORM}")
 
     def accept(word: bytes, _name: str) -> None:
         check_word(visit.caller, word.decode("utf-8", "replace"))
 
     upload_id, content_type = new_id(), visit.request.headers["content-type"]
     try:
-        await run_sync(check_room, visit)
+        await run_sync(pending_uploads.check_room, visit)
         incoming = IncomingFile(visit, upload_id, content_type, text=CSRF_FIELD, accept=accept)
         async with received(visit.request, incoming) as sent:
-            await run_sync(keep_upload, visit, sent, upload_id)
+            await run_sync(pending_uploads.keep_upload, visit, sent, upload_id)
     except ProblemError as error:
         if error.status not in _SHOWN_BESIDE:
             raise
@@ -107,9 +98,9 @@ async def registration_page(
     header: Annotated[bool, Query()] = True,
 ) -> HTMLResponse:
     """What is proposed for a table: with `client_key` or `target` where these are known."""
-    upload = await run_sync(find_upload, visit, upload_id)
+    upload = await run_sync(pending_uploads.find_upload, visit, upload_id)
     known = {"client_key": client_key or None, "target": target or None}
-    look = partial(look_at, visit.resources, upload, header=header, **known)
+    look = partial(pending_uploads.look_at, visit.resources, upload, header=header, **known)
     try:
         looked = await visit.run(look)
     except InvalidInputError as error:
@@ -127,7 +118,7 @@ async def registration_page(
 async def post_registration(upload_id: str, form: FederationsForm) -> Response:
     """Register the table as corrected, or discard it. A faulty form is shown again."""
     if form.text("action") == "discard":
-        unwanted = await run_sync(find_upload, form, upload_id)
+        unwanted = await run_sync(pending_uploads.find_upload, form, upload_id)
         await run_sync(form.resources.discard_upload, unwanted)
         return RedirectResponse("/federations/new", status_code=303)
     return await form.run(partial(_answer, form, upload_id))
@@ -138,7 +129,7 @@ def _choice(visit: Visit, *, fault: str | None = None, status: int = 200) -> HTM
         "new_federation.html",
         status=status,
         fault=fault,
-        waiting=waiting_uploads(visit),
+        waiting=pending_uploads.waiting_uploads(visit),
         largest=visit.resources.settings.max_upload_bytes,
     )
 
@@ -149,14 +140,14 @@ def _answer(form: Visit, upload_id: str) -> Response:
         value = decode_text(document)
         # The file's name is not typed; it is set when the table is registered.
         registration = parse_uploaded(value, file_name="data.csv")
-        registered = register_pending(form, upload_id, registration)
+        registered = pending_uploads.register_pending(form, upload_id, registration)
     except (InvalidInputError, ProblemError) as error:
         status = error.status if isinstance(error, ProblemError) else 422
         if status not in _SHOWN_BESIDE:
             raise
-        upload = find_upload(form, upload_id)
+        upload = pending_uploads.find_upload(form, upload_id)
         header = value_at(value, "federation", "header") is not False
-        looked = look_at(form.resources, upload, header=header)
+        looked = pending_uploads.look_at(form.resources, upload, header=header)
         refusal = None if error.errors else str(error)
         found = {one.pointer: one.message for one in unknown_names(value, looked.survey)}
         found |= {one.pointer: one.message for one in error.errors}
@@ -201,7 +192,9 @@ def unknown_names(value: Any, survey: Survey) -> list[FieldError]:
 
 
 def _shown(visit: Visit, sheet: RegistrationSheet, *, status: int = 200) -> HTMLResponse:
-    return visit.page("register_table.html", status=status, sheet=sheet, most_rows=FIRST_ROWS)
+    return visit.page(
+        "register_table.html", status=status, sheet=sheet, most_rows=pending_uploads.FIRST_ROWS
+    )
 
 
 def _facts(column: Column) -> str:

@@ -11,44 +11,17 @@ from starlette.responses import HTMLResponse, Response
 from api.http.answers import Appendix, as_file
 from api.http.bodies import validated
 from api.http.problems import not_found
+from api.pages import visits
 from api.pages.session import CSRF_FIELD
 from api.pages.templates import fragment
-from api.pages.visits import (
-    ExperimentsForm,
-    ReportsVisit,
-    SignOffForm,
-    Visit,
-    as_picture,
-    for_visitors,
-)
-from api.routers.attacks import (
-    cancel_later_attacks,
-    get_attack_file,
-    get_attacks,
-    get_later_attack_file,
-    list_later_attacks,
-)
-from api.routers.reports import (
-    get_bundle,
-    get_claims,
-    get_model,
-    get_report_page,
-    get_report_pdf,
-    sign_off_report,
-)
+from api.routers import attacks, reports
 from api.schemas.experiments import AttackBody
 from api.schemas.people import SignOffList, SignOffRequest
+from api.services import report_pages
 from api.services.clients import shown_clients
 from api.services.dispatch import IdempotentRequest
 from api.services.lookups import find_judged, find_report, gone_words, judged_document
 from api.services.report_evidence import verification_of
-from api.services.report_pages import (
-    DossierForm,
-    dossier_response,
-    page_html,
-    page_parts,
-    page_response,
-)
 from api.shared.security import require
 from fedaudit.reports.page.html import Link, report_pictures
 from fedaudit.reports.page.picture_files import PictureForm
@@ -58,7 +31,7 @@ from fedaudit.reports.verdict.verdict import CONCERN_WORDS, concerns_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 from models.repositories import SigningKeyRepository, SignOffRepository
-from models.vocabulary import OPEN, Scope
+from models.values import OPEN, Scope
 
 router = APIRouter()
 
@@ -67,7 +40,7 @@ _OF = "/experiments/{experiment_id}"
 
 @router.get(f"{_OF}/report")
 def report_page(
-    experiment_id: str, visit: ReportsVisit, *, appendix: Appendix = False
+    experiment_id: str, visit: visits.ReportsVisit, *, appendix: Appendix = False
 ) -> HTMLResponse:
     """The report: the page that can be kept, with links above it, and below it its sign-offs and
     the files that can be saved."""
@@ -75,7 +48,7 @@ def report_page(
 
 
 @router.post(f"{_OF}/sign-offs")
-def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
+def post_sign_off(experiment_id: str, form: visits.SignOffForm) -> Response:
     """Sign the report off; the same form does it once, and a refused form keeps what was typed."""
     require(form.caller, "reports:read")
     draft = form.texts("decision", "note", "role", "report_hash")
@@ -83,7 +56,7 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
     again = IdempotentRequest.of(form.once, route, draft)
     try:
         asked = validated(SignOffRequest, {name: text for name, text in draft.items() if text})
-        sign_off_report(form, experiment_id, asked, again)
+        reports.sign_off_report(form, experiment_id, asked, again)
     except InvalidInputError as error:
         fault = "; ".join(f"{one.pointer.removeprefix('/')} {one.message}" for one in error.errors)
         return _shown(form, experiment_id, draft=draft, fault=fault)
@@ -91,38 +64,42 @@ def post_sign_off(experiment_id: str, form: SignOffForm) -> Response:
 
 
 @router.post(f"{_OF}/attacks/later/{{later_id}}/cancel")
-def post_cancel_attacks(experiment_id: str, later_id: str, form: ExperimentsForm) -> Response:
+def post_cancel_attacks(
+    experiment_id: str, later_id: str, form: visits.ExperimentsForm
+) -> Response:
     """Ask for the end of attacks after the report; what they have found by then stays."""
-    cancel_later_attacks(experiment_id, later_id, form)
+    attacks.cancel_later_attacks(experiment_id, later_id, form)
     return form.to(f"/experiments/{experiment_id}/report#later-attacks")
 
 
 @router.get(f"{_OF}/pictures/{{name}}.{{form}}")
 def saved_picture(
-    experiment_id: str, name: str, form: PictureForm, visit: ReportsVisit
+    experiment_id: str, name: str, form: PictureForm, visit: visits.ReportsVisit
 ) -> Response:
     """A picture of the report's page, as a file."""
-    report, series, _ = visit.find(page_parts, experiment_id)
-    return as_picture(report_pictures(report.document, series), name, form)
+    report, series, _ = visit.find(report_pages.page_parts, experiment_id)
+    return visits.as_picture(report_pictures(report.document, series), name, form)
 
 
 @router.get(f"{_OF}/report.json")
-def saved_document(experiment_id: str, visit: ReportsVisit) -> Response:
+def saved_document(experiment_id: str, visit: visits.ReportsVisit) -> Response:
     """The report's document as a file, in the bytes that claims are about."""
     document = visit.find(find_report, experiment_id).document
     return as_file(canonical_json(document), f"{experiment_id}-report.json", "application/json")
 
 
 @router.get(f"{_OF}/dossier.{{form}}")
-def saved_dossier(experiment_id: str, form: DossierForm, visit: ReportsVisit) -> Response:
+def saved_dossier(
+    experiment_id: str, form: report_pages.DossierForm, visit: visits.ReportsVisit
+) -> Response:
     """The dossier on the report's release: as a page, or as a file."""
     base = f"/experiments/{experiment_id}"
     links = [Link(f"{base}/report", "Report"), Link(f"{base}/dossier.pdf", "Save as PDF")]
-    return dossier_response(visit, experiment_id, form, links=links)
+    return report_pages.dossier_response(visit, experiment_id, form, links=links)
 
 
 @router.get(f"{_OF}/verification")
-def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
+def verification_page(experiment_id: str, visit: visits.ReportsVisit) -> HTMLResponse:
     """Whether the report still agrees with what is stored, everything recomputed."""
     found = verification_of(visit, experiment_id)
     base = f"/experiments/{experiment_id}"
@@ -130,7 +107,7 @@ def verification_page(experiment_id: str, visit: ReportsVisit) -> HTMLResponse:
 
 
 @router.get(f"{_OF}/readings/{{name}}")
-def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> HTMLResponse:
+def reading_page(experiment_id: str, name: ReadingName, visit: visits.ReportsVisit) -> HTMLResponse:
     """The report in the form that one of its readers has to fill."""
     document = visit.find(find_judged, experiment_id)
     found = reading(document, name)
@@ -148,7 +125,7 @@ def reading_page(experiment_id: str, name: ReadingName, visit: ReportsVisit) -> 
 
 
 @router.get(f"{_OF}/files/{{file}}")
-def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response:
+def reading_file(experiment_id: str, file: str, visit: visits.ReportsVisit) -> Response:
     """A reading of the report as a file, named as `nist-800-226.json`."""
     name, _, form = file.rpartition(".")
     if name not in READINGS or form != _form_of(READINGS[name]):
@@ -162,27 +139,27 @@ def reading_file(experiment_id: str, file: str, visit: ReportsVisit) -> Response
 
 
 _FILES: tuple[tuple[str, Scope, Callable[..., Response]], ...] = (
-    ("report.html", "reports:read", get_report_page),
-    ("report.pdf", "reports:read", get_report_pdf),
-    ("claims.jsonl", "reports:read", get_claims),
-    ("model", "reports:read", get_model),
-    ("bundle.zip", "ledger:read", get_bundle),
-    ("attacks/{position}/{name}", "ledger:read", get_attack_file),
-    ("attacks/later/{later_id}/{position}/{name}", "ledger:read", get_later_attack_file),
+    ("report.html", "reports:read", reports.get_report_page),
+    ("report.pdf", "reports:read", reports.get_report_pdf),
+    ("claims.jsonl", "reports:read", reports.get_claims),
+    ("model", "reports:read", reports.get_model),
+    ("bundle.zip", "ledger:read", reports.get_bundle),
+    ("attacks/{position}/{name}", "ledger:read", attacks.get_attack_file),
+    ("attacks/later/{later_id}/{position}/{name}", "ledger:read", attacks.get_later_attack_file),
 )
 for _path, _scope, _endpoint in _FILES:
-    router.add_api_route(f"{_OF}/{_path}", for_visitors(_endpoint, _scope))
+    router.add_api_route(f"{_OF}/{_path}", visits.for_visitors(_endpoint, _scope))
 
 
 @router.get("/signing-keys")
-def signing_keys_page(visit: ReportsVisit) -> HTMLResponse:
+def signing_keys_page(visit: visits.ReportsVisit) -> HTMLResponse:
     """The public keys and their ids, to be compared with what another source says."""
     with visit.reading() as session:
         return visit.page("signing_keys.html", keys=SigningKeyRepository(session).list())
 
 
 @router.get("/signing-keys.pem")
-def signing_keys_file(visit: ReportsVisit) -> Response:
+def signing_keys_file(visit: visits.ReportsVisit) -> Response:
     """All of them in one file, as `fedaudit verify --public-key` takes it."""
     with visit.reading() as session:
         text = "".join(key.public_key for key in SigningKeyRepository(session).list())
@@ -190,7 +167,7 @@ def signing_keys_file(visit: ReportsVisit) -> Response:
 
 
 def _shown(
-    visit: Visit,
+    visit: visits.Visit,
     experiment_id: str,
     *,
     draft: Mapping[str, str] | None = None,
@@ -200,7 +177,7 @@ def _shown(
     """The report's page within the service. `draft`: what was typed and refused."""
     base = f"/experiments/{experiment_id}"
     with visit.reading() as session:
-        report, series, later = page_parts(session, visit.caller, experiment_id)
+        report, series, later = report_pages.page_parts(session, visit.caller, experiment_id)
         concerns = concerns_of(judged_document(session, report))
         clients = shown_clients(session, visit.caller, report)
         gone = gone_words(session, visit.project_id, "model", experiment_id)
@@ -233,16 +210,16 @@ def _shown(
         if newest.concerns and newest.decision == "approved":
             state += ", against concerns"
     links = _links(visit, base, report.document, state=state, gone=gone)
-    page = page_html(
+    page = report_pages.page_html(
         report, series, later, links=links, tail=tail, appendix=appendix, files=f"{base}/pictures"
     )
-    answer = page_response(page, has_forms=True)
+    answer = report_pages.page_response(page, has_forms=True)
     answer.status_code = 200 if fault is None else 422
     return answer
 
 
 def _links(
-    visit: Visit, base: str, document: Mapping[str, Any], *, state: str, gone: str | None
+    visit: visits.Visit, base: str, document: Mapping[str, Any], *, state: str, gone: str | None
 ) -> list[Link]:
     """What is above the report. `state`: how it is signed off; `gone`: why its model is gone."""
     links = [
@@ -268,11 +245,11 @@ def _links(
     return links
 
 
-def _attacks(visit: Visit, experiment_id: str) -> list[tuple[str, str, AttackBody]]:
+def _attacks(visit: visits.Visit, experiment_id: str) -> list[tuple[str, str, AttackBody]]:
     """Each attack, what it is called, and the address below which its files are."""
     base = f"/experiments/{experiment_id}/attacks"
-    found = [("Attack", base, one) for one in get_attacks(experiment_id, visit).items]
-    for request in list_later_attacks(experiment_id, visit).items:
+    found = [("Attack", base, one) for one in attacks.get_attacks(experiment_id, visit).items]
+    for request in attacks.list_later_attacks(experiment_id, visit).items:
         called, place = f"Later attacks {request.number}, attack", f"{base}/later/{request.id}"
         found += [(called, place, one) for one in request.items]
     return found

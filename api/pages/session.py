@@ -97,7 +97,7 @@ async def own_form(request: Request) -> FormData:
     refuse_foreign(request)
     # Multipart forms name an encoding, and some encodings decode to invalid text.
     if media_type(request) not in ("", _FORM):
-        raise ProblemError(415, "unsupported-media-type", f"send the form as {_FORM}")
+        raise ProblemError("unsupported-media-type", f"send the form as {_FORM}")
     try:
         return await request.form(max_fields=_MAX_FIELDS)
     except ClientDisconnect:
@@ -112,7 +112,6 @@ def check_word(visitor: Visitor, word: str) -> None:
     """Raises ProblemError for a form without the word of the visitor's session."""
     if not hmac.compare_digest(word.encode(), visitor.csrf.encode()):
         raise ProblemError(
-            403,
             "forbidden",
             "the form does not belong to your present session; open its page again and repeat it",
         )

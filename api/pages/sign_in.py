@@ -170,7 +170,7 @@ def _signed_in(
     projects = list(resources.identities.projects(named.groups))
     if not projects:
         groups = ", ".join(named.groups[:20]) or "none was stated"
-        raise ProblemError(403, "forbidden", f"none of your groups opens a project ({groups})")
+        raise ProblemError("forbidden", f"none of your groups opens a project ({groups})")
     if project not in projects and len(projects) > 1:
         return page(request, "projects.html", visitor=None, projects=projects, next_path=target)
     row = resources.identities.row_in(named, project if project in projects else projects[0])

@@ -17,7 +17,7 @@ from fedaudit.reports.checks import leaves
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
 from fedaudit.reports.sections.part import FigureRow
-from fedaudit.reports.verdict.cost import is_proven, report_level, scale_words
+from fedaudit.reports.verdict.cost import Bound, scale_words
 from fedaudit.runs.declared_facts import nearest_power_of_two
 from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.runs.proposed_experiment import ProposedExperiment
@@ -53,8 +53,8 @@ def _cost_note(planned: ExperimentPlan) -> dict[str, Any]:
     tone is good only of a small bound that is proven and would be in force; `holds`: whether it is
     proven, would be in force, and excludes something."""
     report = _as_reported(planned)
-    level = report_level(report)
-    proven = bool(report["guarantee"]["in_force"]) and is_proven(report)
+    level = Bound(report).level
+    proven = bool(report["guarantee"]["in_force"]) and Bound(report).is_proven
     match level:
         case "unbounded":
             return {"words": cost_words(None, guessed=""), "tone": "warn", "holds": False}

@@ -17,7 +17,7 @@ from api.pages.visits import (
 )
 from api.routers.sweeps import cancel_sweep, export_sweep_table, get_sweep, retry_sweep, table_of
 from api.services.dispatch import IdempotentRequest, Queued
-from fedaudit.reports.charts.chosen_chart import CHOSEN
+from fedaudit.reports.charts.report_charts import CHOSEN
 from fedaudit.reports.page.picture_files import PictureForm
 from fedaudit.sweeps.sweep_costs import cost_cautions, cost_lines
 from fedaudit.sweeps.sweep_table import (
@@ -30,7 +30,7 @@ from fedaudit.sweeps.sweep_table import (
     varied_fields,
 )
 from models.tables.experiments import Sweep
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 router = APIRouter(prefix="/sweeps/{sweep_id}")
 

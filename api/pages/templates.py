@@ -23,7 +23,7 @@ from fedaudit.reports.page.style_sheets import SHARED, style_sheet
 from fedaudit.reports.sections.part import ANSWER_WORDS
 from fedaudit.spec.labels import labelled
 from fedaudit.spec.table import TABLE_FORMATS
-from models.vocabulary import Scope
+from models.values import Scope
 
 
 class Place(NamedTuple):

@@ -24,7 +24,7 @@ from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureForm, PictureUnavailableError, picture_file
 from models.repositories import FederationRepository
 from models.tables.experiments import Unit
-from models.vocabulary import Scope
+from models.values import Scope
 
 ONCE = "once"
 """The field of a form with a key, so that a double click submits once."""
@@ -116,7 +116,7 @@ def as_picture(charts: Iterable[Chart | None], name: str, form: PictureForm) -> 
         media_type = "image/png" if form == "png" else "image/svg+xml"
         return as_file(picture_file(chart, form), f"{name}.{form}", media_type)
     except PictureUnavailableError as error:
-        raise ProblemError(503, "unavailable", str(error)) from error
+        raise ProblemError("unavailable", str(error)) from error
 
 
 def _visit(request: Request, visitor: SignedIn, resources: Shared) -> Visit:

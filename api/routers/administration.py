@@ -5,33 +5,16 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_bytes
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, Query, Response
+from fastapi import Depends, Response
 from sqlalchemy.orm import Session
 
 from api.http.answers import SmallInteger, earlier_name, key_type
 from api.http.problems import conflict, invalid, not_found, unavailable
 from api.openapi import Router, located, problems
-from api.schemas.base import PageQuery, of_row
-from api.schemas.people import (
-    AuditEntryBody,
-    AuditLogPage,
-    AuditLogParameters,
-    AuditLogVerification,
-    DeliveryBody,
-    DeliveryPage,
-    KeyBody,
-    KeyList,
-    KeyRequest,
-    KeyWithSecretBody,
-    NewSecretBody,
-    RotationParameters,
-    WebhookBody,
-    WebhookChange,
-    WebhookPage,
-    WebhookRequest,
-)
+from api.schemas import people
+from api.schemas.base import PageParameters, of_row
 from api.schemas.reports import SigningKeyBody, SigningKeyList
 from api.services.lookups import find_webhook, found_by, list_page, note
 from api.shared.resources import Resources
@@ -42,7 +25,6 @@ from infrastructure.key_files import KeyFileError
 from infrastructure.outbound import AddressRefusedError, check_url
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import Settings
-from models.identifiers import is_id
 from models.person import Person
 from models.repositories import (
     AnnouncementRepository,
@@ -54,6 +36,7 @@ from models.repositories import (
 )
 from models.repositories.audit_log import FILTERS
 from models.tables.accounts import WebhookEndpoint
+from models.values import is_id
 
 keys_router = Router(tags=["keys"])
 _BLOCK = 1000
@@ -61,15 +44,15 @@ _BLOCK = 1000
 
 
 @keys_router.get("/api-keys")
-def list_api_keys(call: Administrator) -> KeyList:
+def list_api_keys(call: Administrator) -> people.KeyList:
     """Every key of the project, without its secret."""
     with call.reading() as session:
         keys = ApiKeyRepository(session).list(call.project_id)
-    return KeyList(items=[of_row(KeyBody, key) for key in keys], next_cursor=None)
+    return people.KeyList(items=[of_row(people.KeyBody, key) for key in keys], next_cursor=None)
 
 
 @keys_router.post("/api-keys", status_code=201)
-def create_api_key(call: Administrator, asked: KeyRequest) -> KeyWithSecretBody:
+def create_api_key(call: Administrator, asked: people.KeyRequest) -> people.KeyWithSecretBody:
     """Make a key of this project; its secret is shown this once."""
     with call.writing() as session:
         key, plain = ApiKeyRepository(session).create(
@@ -82,7 +65,7 @@ def create_api_key(call: Administrator, asked: KeyRequest) -> KeyWithSecretBody:
         person = None if key.person is None else key.person["name"]
         about = {"name": key.name, "scopes": list(key.scopes), "person": person}
         note(session, call.caller, "key.created", key.id, **about)
-    return of_row(KeyWithSecretBody, key, key=plain)
+    return of_row(people.KeyWithSecretBody, key, key=plain)
 
 
 def _earlier_rotation(response: Response) -> None:
@@ -97,8 +80,8 @@ def _earlier_rotation(response: Response) -> None:
 )
 @keys_router.post("/api-keys/{key_id}/rotate-secret")
 def rotate_api_key(
-    key_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
-) -> KeyWithSecretBody:
+    key_id: str, call: Administrator, parameters: people.RotationParameters
+) -> people.KeyWithSecretBody:
     """Replace a key's secret; the new one is shown this once.
 
     The old one opens the key too until `previous_until`, and so do the sessions at the pages that
@@ -113,7 +96,7 @@ def rotate_api_key(
             "key in force",
         )
         note(session, call.caller, "key.rotated", key_id, overlap_seconds=seconds)
-    return of_row(KeyWithSecretBody, key, key=plain)
+    return of_row(people.KeyWithSecretBody, key, key=plain)
 
 
 @keys_router.delete("/api-keys/{key_id}", status_code=204)
@@ -127,24 +110,24 @@ def revoke_api_key(key_id: str, call: Administrator) -> None:
 
 @keys_router.get("/audit-log")
 def list_audit_log(
-    call: Administrator, parameters: Annotated[AuditLogParameters, Query()]
-) -> AuditLogPage:
+    call: Administrator, parameters: people.AuditLogParameters
+) -> people.AuditLogPage:
     """Who did what in the project, newest first: ids, names and settings, never data."""
     filters = parameters.model_dump(include={*FILTERS}, exclude_none=True)
     with call.reading() as session:
         rows = partial(AuditLogRepository(session, call.project_id).list, filters)
         return list_page(
-            AuditLogPage,
+            people.AuditLogPage,
             "audit-log",
             parameters,
             rows,
-            lambda found: [AuditEntryBody(**row.content(), link=row.link) for row in found],
+            lambda found: [people.AuditEntryBody(**row.content(), link=row.link) for row in found],
             key=key_type(SmallInteger),
         )
 
 
 @keys_router.get("/audit-log/verification")
-def verify_audit_log(call: Administrator) -> AuditLogVerification:
+def verify_audit_log(call: Administrator) -> people.AuditLogVerification:
     """Computes every link anew, and compares the log with the newest signed head."""
     chain, faults, heads = AuditChain(call.project_id), list[str](), dict[str, SignedHead]()
     with call.reading() as session:
@@ -165,7 +148,7 @@ def verify_audit_log(call: Administrator) -> AuditLogVerification:
         faults += chain_faults(chain, _entries(log, end), heads)
     if head is not None and not faults and (chain.entries, chain.link) != (end, head.link):
         faults.append(f"the log ends with entry {chain.entries}, and {end} were written")
-    return AuditLogVerification(
+    return people.AuditLogVerification(
         project_id=call.project_id,
         entries=chain.entries,
         link=chain.link,
@@ -202,15 +185,19 @@ _MOST = 20
 
 
 @router.get("")
-def list_webhooks(call: Administrator, parameters: PageQuery) -> WebhookPage:
+def list_webhooks(call: Administrator, parameters: PageParameters) -> people.WebhookPage:
     """The project's webhooks, oldest first, and who registered them."""
     with call.reading() as session:
         rows = WebhookEndpointRepository(session, call.project_id).list
-        return list_page(WebhookPage, "webhooks", parameters, rows, partial(map, WebhookBody.of))
+        return list_page(
+            people.WebhookPage, "webhooks", parameters, rows, partial(map, people.WebhookBody.of)
+        )
 
 
 @router.post("", status_code=201, responses=problems(409) | located(201, "Registered.", "webhook"))
-def create_webhook(call: Administrator, asked: WebhookRequest, response: Response) -> NewSecretBody:
+def create_webhook(
+    call: Administrator, asked: people.WebhookRequest, response: Response
+) -> people.NewSecretBody:
     """Register an address; the secret that its deliveries are signed with is shown this once."""
     _check_url(call.resources, asked.url)
     secret, stored = _new_secret(call.resources.settings)
@@ -227,17 +214,19 @@ def create_webhook(call: Administrator, asked: WebhookRequest, response: Respons
         )
         note(session, call.caller, "webhook.created", row.id, events=list(row.events))
     response.headers["Location"] = f"/v1/webhooks/{row.id}"
-    return NewSecretBody.of(row, secret=secret)
+    return people.NewSecretBody.of(row, secret=secret)
 
 
 @router.get("/{webhook_id}")
-def get_webhook(webhook_id: str, call: Administrator) -> WebhookBody:
+def get_webhook(webhook_id: str, call: Administrator) -> people.WebhookBody:
     """One webhook."""
-    return WebhookBody.of(call.find(find_webhook, webhook_id))
+    return people.WebhookBody.of(call.find(find_webhook, webhook_id))
 
 
 @router.patch("/{webhook_id}")
-def update_webhook(webhook_id: str, call: Administrator, asked: WebhookChange) -> WebhookBody:
+def update_webhook(
+    webhook_id: str, call: Administrator, asked: people.WebhookChange
+) -> people.WebhookBody:
     """Change an address, its events, or whether it is enabled; its secret stays.
 
     Waiting deliveries are sent to the new address. A disabled webhook gets nothing new.
@@ -251,7 +240,7 @@ def update_webhook(webhook_id: str, call: Administrator, asked: WebhookChange) -
         WebhookEndpointRepository(session, call.project_id).change(
             row, by=call.caller.actor, **changes
         )
-        body = WebhookBody.of(row)
+        body = people.WebhookBody.of(row)
         note(session, call.caller, "webhook.changed", row.id, changed=sorted(changes))
     return body
 
@@ -268,8 +257,8 @@ def delete_webhook(webhook_id: str, call: Administrator) -> None:
 
 @router.post("/{webhook_id}/rotate-secret")
 def rotate_webhook_secret(
-    webhook_id: str, call: Administrator, parameters: Annotated[RotationParameters, Query()]
-) -> NewSecretBody:
+    webhook_id: str, call: Administrator, parameters: people.RotationParameters
+) -> people.NewSecretBody:
     """Replace the secret; the new one is shown this once.
 
     Deliveries are signed with both until `previous_secret_until`. A secret that was still valid
@@ -287,7 +276,7 @@ def rotate_webhook_secret(
             previous_until=datetime.now(UTC) + overlap if overlap else None,
         )
         note(session, call.caller, "webhook.secret-rotated", row.id)
-    return NewSecretBody.of(row, secret=secret)
+    return people.NewSecretBody.of(row, secret=secret)
 
 
 def _new_secret(settings: Settings) -> tuple[str, str]:
@@ -320,29 +309,31 @@ def _enabling(row: WebhookEndpoint, enabled: bool | None, caller: Caller) -> dic
 
 @router.get("/{webhook_id}/deliveries")
 def list_webhook_deliveries(
-    webhook_id: str, call: Administrator, parameters: PageQuery
-) -> DeliveryPage:
+    webhook_id: str, call: Administrator, parameters: PageParameters
+) -> people.DeliveryPage:
     """The deliveries to a webhook of the last 30 days, and those that wait, newest first."""
     with call.reading() as session:
         find_webhook(session, call.caller, webhook_id)
         rows = partial(WebhookDeliveryRepository(session, call.project_id).list, webhook_id)
-        route, bodies = f"webhook-deliveries:{webhook_id}", partial(map, DeliveryBody.of)
-        return list_page(DeliveryPage, route, parameters, rows, bodies)
+        route, bodies = f"webhook-deliveries:{webhook_id}", partial(map, people.DeliveryBody.of)
+        return list_page(people.DeliveryPage, route, parameters, rows, bodies)
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(409))
-def test_webhook(webhook_id: str, call: Administrator) -> DeliveryBody:
+def test_webhook(webhook_id: str, call: Administrator) -> people.DeliveryBody:
     """Send the event `webhook.test`, as any other is sent; its delivery says how that went."""
     with call.writing() as session:
         _lock_enabled(session, call.caller, webhook_id)
         announcements = AnnouncementRepository(session, call.project_id)
-        return DeliveryBody.of(announcements.test(webhook_id))
+        return people.DeliveryBody.of(announcements.test(webhook_id))
 
 
 @router.post(
     "/{webhook_id}/deliveries/{delivery_id}/redeliver", status_code=202, responses=problems(409)
 )
-def redeliver_webhook(webhook_id: str, delivery_id: str, call: Administrator) -> DeliveryBody:
+def redeliver_webhook(
+    webhook_id: str, delivery_id: str, call: Administrator
+) -> people.DeliveryBody:
     """Send a delivery again, under the same `webhook-id`, with a whole schedule of retries."""
     with call.writing() as session:
         _lock_enabled(session, call.caller, webhook_id)
@@ -351,7 +342,7 @@ def redeliver_webhook(webhook_id: str, delivery_id: str, call: Administrator) ->
         found_by(get, delivery_id, "delivery")
         if not deliveries.send_again(webhook_id, delivery_id):
             raise conflict("the delivery is being sent just now")
-        return DeliveryBody.of(found_by(get, delivery_id, "delivery"))
+        return people.DeliveryBody.of(found_by(get, delivery_id, "delivery"))
 
 
 def _lock_enabled(session: Session, caller: Caller, webhook_id: str) -> None:

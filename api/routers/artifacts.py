@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from api.http.bodies import media_type, read_body
 from api.http.problems import ProblemError, conflict, invalid, not_found
 from api.openapi import BINARY, Router, located, problems
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.experiments import ArtifactBody, ArtifactPage, ListedArtifact, TensorBody
 from api.services.lookups import list_page, refuse_gone
 from api.shared.security import Call, ExperimentsReader, ExperimentsWriter, refuse_over_stored
@@ -57,7 +57,7 @@ async def upload_artifact(
     """
     if media_type(request) != _BINARY:
         message = f"send the file as it is, with the header Content-Type: {_BINARY}"
-        raise ProblemError(415, "unsupported-media-type", message)
+        raise ProblemError("unsupported-media-type", message)
     body, new = await run_sync(partial(_store, call, await read_body(request), name=name))
     response.status_code = 201 if new else 200
     response.headers["Location"] = f"/v1/artifacts/{body.id}"
@@ -65,7 +65,7 @@ async def upload_artifact(
 
 
 @router.get("")
-def list_artifacts(call: ExperimentsReader, parameters: PageQuery) -> ArtifactPage:
+def list_artifacts(call: ExperimentsReader, parameters: PageParameters) -> ArtifactPage:
     """The project's files of parameters, newest first, and the experiments that start from them."""
     with call.reading() as session:
         artifacts = ArtifactRepository(session, call.project_id)

@@ -6,14 +6,14 @@ Confidential: what they find follows from training data.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio.to_thread import run_sync
 from fastapi import Path, Response
 from sqlalchemy.orm import Session
 
 from api.http.answers import as_file
-from api.http.bodies import JsonBody, validated
+from api.http.bodies import validated
 from api.http.problems import ProblemError, conflict, not_found
 from api.openapi import BINARY, Router, contents, located, problems, request_body
 from api.schemas.base import of_row
@@ -27,7 +27,7 @@ from api.schemas.experiments import (
 )
 from api.services.admission import hold_start, load_for
 from api.services.disclosure import refuse_attacks_that_tell, refuse_below_floor, refuse_departures
-from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
+from api.services.dispatch import Queued, Submission, Submitting
 from api.services.lookups import (
     find_experiment,
     find_later_attacks,
@@ -53,8 +53,6 @@ from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell, draws_in_secret
 from infrastructure.storage import StorageError, file_key, stored_artifact
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     FederationRepository,
     LaterAttacksRepository,
@@ -62,7 +60,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
-from models.vocabulary import OPEN
+from models.values import OPEN, new_id, utc_now
 
 router = Router(prefix="/experiments/{experiment_id}/attacks", tags=["attacks"])
 
@@ -79,22 +77,15 @@ _NOT_READABLE = "files of attacks are read with the scope ledger:read"
     responses=problems(409) | located(202, "To be carried out by a worker.", "request"),
     openapi_extra=request_body(AttacksRequest),
 )
-async def attack_experiment(
-    *,
-    experiment_id: str,
-    call: ExperimentsWriter,
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency: Idempotent,
-) -> LaterAttacksBody:
+async def attack_experiment(experiment_id: str, call: Submitting) -> LaterAttacksBody:
     """Attack an experiment that has succeeded. Nothing is charged, and its report stays as it is.
 
     Whatever is found counts like an attack of the report whenever the experiment is judged.
     """
     # The run's data are loaded, which may take long.
-    asked = await call.run(partial(_queued, call, experiment_id, value, idempotency))
+    asked = await call.run(partial(_queued, call, experiment_id))
     later_id = asked.row.id
-    accepting.of(call, asked, f"/v1/experiments/{experiment_id}/attacks/later/{later_id}")
+    call.accepting.of(call, asked, f"/v1/experiments/{experiment_id}/attacks/later/{later_id}")
     return await run_sync(get_later_attacks, experiment_id, later_id, call)
 
 
@@ -241,26 +232,25 @@ def _bodies(
     return found
 
 
-def _queued(
-    call: Call, experiment_id: str, value: Any, idempotency: IdempotentRequest
-) -> Queued[LaterAttacks]:
+def _queued(call: Submission, experiment_id: str) -> Queued[LaterAttacks]:
     """Queues the attacks that a JSON value asks for. Raises InvalidInputError for attacks that do
     not fit the experiment's spec or data, at the fields of a spec; ProblemError if the experiment
     cannot be attacked any more."""
     find = partial(find_later_attacks, experiment_id=experiment_id)
-    if (earlier := idempotency.before(call, find)) is not None:
+    if (earlier := call.idempotency.before(call, find)) is not None:
         return earlier
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
         report = _report(session, experiment)
-    requested = validated(AttacksRequest, value)
+    requested = validated(AttacksRequest, call.value)
     asked = [attack.model_dump(mode="json") for attack in requested.attacks]
     # With these in place of the spec's attacks, faults are reported as at its submission.
     spec = parse_admitted({**experiment.spec, "attacks": asked})
     cell = _cell(call, experiment, spec)
     later_id = new_id()
     with call.writing() as session:
-        if (known := idempotency.claimed_before(session, call.caller, later_id)) is not None:
+        known = call.idempotency.claimed_before(session, call.caller, later_id)
+        if known is not None:
             return Queued(find(session, call.caller, known))
         _hold_data(session, experiment, spec)
         later = LaterAttacksRepository(session, call.project_id)

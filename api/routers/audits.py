@@ -9,36 +9,15 @@ from fastapi import Query, Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
-from api.http.answers import (
-    HTML,
-    JSON,
-    PDF,
-    ZIP,
-    Accept,
-    Appendix,
-    as_file,
-    earlier_name,
-    preferred,
-)
-from api.http.bodies import JsonBody
+from api import openapi
+from api.http import answers
 from api.http.problems import ProblemError
-from api.openapi import (
-    BUNDLE,
-    PAGE,
-    PDF_FILE,
-    Router,
-    contents,
-    located,
-    problems,
-    request_body,
-    schema_of,
-)
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.reports import AuditBody, AuditPage, AuditVerification
 from api.services.admission import not_registered
 from api.services.budgets import refuse_exact_figures
 from api.services.disclosure import floor_of, refuse_by_policies, refuse_hiding, registration_of
-from api.services.dispatch import Accepting, Idempotent, IdempotentRequest, Queued
+from api.services.dispatch import Queued, Submission, Submitting
 from api.services.lookups import finder, list_page, note
 from api.services.report_evidence import (
     found_in,
@@ -50,10 +29,10 @@ from api.services.report_evidence import (
 from api.services.report_pages import page_response
 from api.shared.data_faults import reads_data, shown_faults
 from api.shared.federation_data import ready_federation, refuse_erased
-from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter, ReportsReader
+from api.shared.security import Call, Caller, ExperimentsReader, ReportsReader
 from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks
 from fedaudit.reports.audit_report import NOT_VERIFIED, AuditReport
-from fedaudit.reports.checks import Check, check, failed, value_at
+from fedaudit.reports.checks import Check, value_at
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings.readings import ImpactRatioReading, reading
 from fedaudit.reports.sections.predictions import as_report_of_run
@@ -67,8 +46,6 @@ from fedaudit.spec.audits import (
     registered_use_faults,
 )
 from fedaudit.spec.errors import InvalidInputError, raise_errors
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     AuditRepository,
     FederationRepository,
@@ -76,37 +53,36 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import PredictionAudit
+from models.values import new_id, utc_now
 
-router = Router(prefix="/audits", tags=["audits"])
+router = openapi.Router(prefix="/audits", tags=["audits"])
 
 _find_audit = finder(AuditRepository, "audit")
-_REPORT = contents("The report.", JSON, schema_of(AuditReport))
-_READING = contents("The reading.", JSON, schema_of(ImpactRatioReading))
+_REPORT = openapi.contents("The report.", answers.JSON, openapi.schema_of(AuditReport))
+_READING = openapi.contents("The reading.", answers.JSON, openapi.schema_of(ImpactRatioReading))
 AuditReading = Literal["impact-ratio"]
 
 
 @router.post(
     "",
     status_code=202,
-    responses=problems(409) | located(202, "To be made by a worker.", "audit"),
-    openapi_extra=request_body(AuditSpec),
+    responses=openapi.problems(409) | openapi.located(202, "To be made by a worker.", "audit"),
+    openapi_extra=openapi.request_body(AuditSpec),
 )
-async def create_audit(
-    *, call: ExperimentsWriter, value: JsonBody, accepting: Accepting, idempotency: Idempotent
-) -> AuditBody:
+async def create_audit(call: Submitting) -> AuditBody:
     """Ask for an audit of the predictions in a table. Nothing is trained.
 
     The table is below the sources folder (`path`), or is a federation's file (`id`). The audit's
     `errors` state what does not fit once a worker has read it.
     """
     # The file is read to its end for its hash, which may take as long as loading it.
-    asked = await call.run(partial(_queued, call, value, idempotency))
-    row = accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
+    asked = await call.run(partial(_queued, call))
+    row = call.accepting.of(call, asked, f"/v1/audits/{asked.row.id}")
     return await run_sync(partial(audit_body, row, caller=call.caller))
 
 
 @router.get("")
-def list_audits(call: ExperimentsReader, parameters: PageQuery) -> AuditPage:
+def list_audits(call: ExperimentsReader, parameters: PageParameters) -> AuditPage:
     """The project's audits, newest first."""
     with call.reading() as session:
         rows = AuditRepository(session, call.project_id).list
@@ -124,15 +100,15 @@ def get_audit(audit_id: str, call: ExperimentsReader) -> AuditBody:
 def get_audit_report(
     audit_id: str,
     call: ReportsReader,
-    accept: Accept,
+    accept: answers.Accept,
     name: Annotated[AuditReading | None, Query(alias="reading", include_in_schema=False)] = None,
 ) -> Response:
     """The report of an audit, as it was stored."""
     if name is not None:
         answer = get_audit_impact_ratios(audit_id, call)
-        answer.headers.update(earlier_name(f"report/readings/{name}"))
+        answer.headers.update(answers.earlier_name(f"report/readings/{name}"))
         return answer
-    as_page = preferred(accept, (JSON, HTML)) == HTML
+    as_page = answers.preferred(accept, (answers.JSON, answers.HTML)) == answers.HTML
     return (get_audit_page if as_page else get_audit_document)(audit_id, call)
 
 
@@ -150,17 +126,19 @@ def get_audit_document(audit_id: str, call: ReportsReader) -> Response:
     return JSONResponse(audit_report(call, audit_id))
 
 
-@router.get("/{audit_id}/report.html", responses=PAGE)
+@router.get("/{audit_id}/report.html", responses=openapi.PAGE)
 def get_audit_page(audit_id: str, call: ReportsReader) -> Response:
     """The report as one page without scripts."""
     return page_response(render(audit_report(call, audit_id)))
 
 
-@router.get("/{audit_id}/report.pdf", responses=PDF_FILE)
-def get_audit_pdf(audit_id: str, call: ReportsReader, *, appendix: Appendix = False) -> Response:
+@router.get("/{audit_id}/report.pdf", responses=openapi.PDF_FILE)
+def get_audit_pdf(
+    audit_id: str, call: ReportsReader, *, appendix: answers.Appendix = False
+) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix."""
     page = render(audit_report(call, audit_id), appendix=appendix)
-    return as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", PDF)
+    return answers.as_file(call.resources.printer.pdf(page), f"{audit_id}-report.pdf", answers.PDF)
 
 
 @router.get("/{audit_id}/report/verification")
@@ -180,7 +158,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
             audit_id=audit_id,
             valid=False,
             verdict=ALTERED,
-            checks=[failed("report.readable", why)],
+            checks=[Check.failed("report.readable", why)],
             not_verified=list(NOT_VERIFIED),
             signature=None,
             key_id=None,
@@ -193,7 +171,7 @@ def verify_audit_report(audit_id: str, call: ReportsReader) -> AuditVerification
     )
 
 
-@router.get("/{audit_id}/bundle", responses=BUNDLE)
+@router.get("/{audit_id}/bundle", responses=openapi.BUNDLE)
 def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, spec and public keys.
 
@@ -202,7 +180,7 @@ def get_audit_bundle(audit_id: str, call: ReportsReader) -> Response:
     with call.reading() as session:
         evidence = _evidence(session, _find_audited(session, call.caller, audit_id))
     chunks = bundle_chunks(evidence, ())
-    return as_file(chunks, f"{audit_id}-bundle.zip", ZIP)
+    return answers.as_file(chunks, f"{audit_id}-bundle.zip", answers.ZIP)
 
 
 def audit_body(row: PredictionAudit, *, caller: Caller) -> AuditBody:
@@ -215,7 +193,7 @@ def _find_audited(session: Session, caller: Caller, audit_id: str) -> Prediction
     """An audit with a report. Raises ProblemError where there is none."""
     found = _find_audit(session, caller, audit_id)
     if found.report is None:
-        raise ProblemError(404, "not-found", f"the audit has no report: it is {found.status}")
+        raise ProblemError("not-found", f"the audit has no report: it is {found.status}")
     return found
 
 
@@ -224,11 +202,11 @@ def audit_report(call: Call, audit_id: str) -> dict[str, Any]:
     return call.find(_find_audited, audit_id).report or {}
 
 
-def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[PredictionAudit]:
+def _queued(call: Submission) -> Queued[PredictionAudit]:
     """Queue the audit that a JSON value asks for. Raises InvalidInputError, ProblemError."""
-    if (earlier := idempotency.before(call, _find_audit)) is not None:
+    if (earlier := call.idempotency.before(call, _find_audit)) is not None:
         return earlier
-    audit = parse_audit(value)
+    audit = parse_audit(call.value)
     raise_errors(floor_faults_of_audit(floor_of(call.resources.settings), audit))
     try:
         fingerprint = _fingerprint(call, audit)
@@ -258,7 +236,7 @@ def _queued(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Pr
             )
         )
         # The same request may come twice at once: refused if it differs, else harmless.
-        idempotency.claimed_before(session, call.caller, found.id)
+        call.idempotency.claimed_before(session, call.caller, found.id)
         about = {"fingerprint": fingerprint, "spec_hash": audit.hash}
         note(session, call.caller, "audit.queued", found.id, **about)
         return Queued(found, [unit])
@@ -329,7 +307,7 @@ def _columns(row: PredictionAudit) -> Iterator[Check]:
         "gate_outcome": row.gate_outcome == value_at(row.report, "gate_outcome"),
     }
     wrong = [name for name, agrees in shown.items() if not agrees]
-    yield check(
+    yield Check.of(
         "audit.stored",
         not wrong,
         good="the columns of the audit's list agree with its report",

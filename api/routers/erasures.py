@@ -17,7 +17,6 @@ from api.shared.security import Administrator, Call, Caller, FederationsReader
 from fedaudit.ledger.statements import ErasureReceipt, Keyring
 from fedaudit.reports.verification.checkpoints import Signed
 from infrastructure.storage import file_key
-from models.clock import utc_now
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -28,7 +27,7 @@ from models.repositories import (
 from models.repositories.erasures import Leaving
 from models.tables.federations import Erasure, Federation
 from models.tables.ledger import DeclaredLedger
-from models.values import FileKind
+from models.values import FileKind, utc_now
 
 router = Router(prefix="/federations/{federation_id}/erasure", tags=["federations"])
 

@@ -5,22 +5,13 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Query
+from fastapi import Depends
 from starlette.responses import Response
 
-from api.http.answers import (
-    JSON,
-    Accept,
-    SmallInteger,
-    as_file,
-    decode_cursor,
-    encode_cursor,
-    key_type,
-    preferred,
-)
+from api.http import answers
 from api.http.problems import ProblemError
 from api.openapi import BINARY, TEXT, Router, contents, contents_by, problems
-from api.schemas.base import PageQuery, Parameters
+from api.schemas.base import PageParameters, Parameters
 from api.schemas.experiment_tables import (
     ClientPage,
     FairnessFilters,
@@ -56,10 +47,12 @@ router = Router(prefix="/experiments/{experiment_id}", tags=["records"])
 _FORMS: dict[str, Form] = {media_type: form for form, media_type in MEDIA_TYPES.items()}
 _NEEDS_LEDGER_SCOPE = "the counts are confidential and need the scope ledger:read"
 
-_AFTER_ROUND = key_type(tuple[SmallInteger] | None, SmallInteger)
-_AFTER_CLIENT = key_type(SmallInteger)
-_AFTER_ENTRY = key_type(tuple[SmallInteger, SmallInteger, Text, Text] | None, SmallInteger)
-_AFTER_ATTRIBUTE = key_type(tuple[SmallInteger, Text] | None, SmallInteger)
+_AFTER_ROUND = answers.key_type(tuple[answers.SmallInteger] | None, answers.SmallInteger)
+_AFTER_CLIENT = answers.key_type(answers.SmallInteger)
+_AFTER_ENTRY = answers.key_type(
+    tuple[answers.SmallInteger, answers.SmallInteger, Text, Text] | None, answers.SmallInteger
+)
+_AFTER_ATTRIBUTE = answers.key_type(tuple[answers.SmallInteger, Text] | None, answers.SmallInteger)
 
 LEDGER_FILE = contents_by(
     "The whole table.",
@@ -71,8 +64,8 @@ LEDGER_FILE = contents_by(
 _RECORD_TABLE = contents("The whole table.", MEDIA_TYPES["csv"], TEXT)
 
 
-async def _asked_form(accept: Accept) -> Form | None:
-    return _FORMS.get(preferred(accept, (JSON, *_FORMS)))
+async def _asked_form(accept: answers.Accept) -> Form | None:
+    return _FORMS.get(answers.preferred(accept, (answers.JSON, *_FORMS)))
 
 
 AskedForm = Annotated[Form | None, Depends(_asked_form)]
@@ -81,26 +74,23 @@ AskedForm = Annotated[Form | None, Depends(_asked_form)]
 
 @router.get("/rounds", response_model=RoundPage)
 def list_rounds(
-    *, experiment_id: str, call: ExperimentsReader, parameters: PageQuery, form: AskedForm
+    *, experiment_id: str, call: ExperimentsReader, parameters: PageParameters, form: AskedForm
 ) -> RoundPage | Response:
     """The figures of each round, in order."""
     if form is not None:
         return export_rounds(experiment_id, form, call, parameters)
-    start = decode_cursor("rounds", parameters.cursor, _AFTER_ROUND) or BEGINNING
+    start = answers.decode_cursor("rounds", parameters.cursor, _AFTER_ROUND) or BEGINNING
     with call.reading() as session:
         found = find_experiment(session, call.caller, experiment_id)
         table = round_table(call.project_id, found.id)
         page = read_page(table, session, start=start, limit=parameters.limit)
-    following = encode_cursor("rounds", page.next)
+    following = answers.encode_cursor("rounds", page.next)
     return RoundPage.model_validate({"items": page.lines, "next_cursor": following})
 
 
 @router.get("/rounds.{form}", responses=LEDGER_FILE)
 def export_rounds(
-    experiment_id: str,
-    form: Form,
-    call: ExperimentsReader,
-    _parameters: Annotated[Parameters, Query()],
+    experiment_id: str, form: Form, call: ExperimentsReader, _parameters: Parameters
 ) -> Response:
     """The figures of every round as a file."""
     found = call.find(find_experiment, experiment_id)
@@ -108,12 +98,12 @@ def export_rounds(
 
 
 @router.get("/clients", responses=problems(409))
-def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) -> ClientPage:
+def list_clients(experiment_id: str, call: LedgerReader, parameters: PageParameters) -> ClientPage:
     """What each client paid and how the model does on its rows, once there is a report.
 
     Confidential: it names clients. 409 where nothing is kept of them.
     """
-    start = decode_cursor("clients", parameters.cursor, _AFTER_CLIENT) or (0,)
+    start = answers.decode_cursor("clients", parameters.cursor, _AFTER_CLIENT) or (0,)
     with call.reading() as session:
         report = find_report(session, call.caller, experiment_id)
         found = client_lines(session, report, start=start[0], limit=parameters.limit)
@@ -122,7 +112,7 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
     return ClientPage.model_validate(
         {
             "items": found.lines,
-            "next_cursor": encode_cursor("clients", more),
+            "next_cursor": answers.encode_cursor("clients", more),
             "figure": found.figure,
         }
     )
@@ -130,11 +120,7 @@ def list_clients(experiment_id: str, call: LedgerReader, parameters: PageQuery) 
 
 @router.get("/privacy-ledger", response_model=LedgerPage)
 def list_ledger(
-    *,
-    experiment_id: str,
-    call: LedgerReader,
-    parameters: Annotated[LedgerParameters, Query()],
-    form: AskedForm,
+    *, experiment_id: str, call: LedgerReader, parameters: LedgerParameters, form: AskedForm
 ) -> Response:
     """What each round cost each subject."""
     if form is not None:
@@ -145,7 +131,7 @@ def list_ledger(
 
 @router.get("/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_ledger(
-    experiment_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
+    experiment_id: str, form: Form, call: LedgerReader, filters: LedgerFilters
 ) -> Response:
     """What each round cost each subject, as a file of all that the filters let through."""
     table = _ledger_table(call, experiment_id, filters)
@@ -155,16 +141,12 @@ def export_ledger(
 
 @router.get("/fairness", response_model=FairnessPage)
 def list_fairness(
-    *,
-    experiment_id: str,
-    call: ExperimentsReader,
-    parameters: Annotated[FairnessParameters, Query()],
-    form: AskedForm,
+    *, experiment_id: str, call: ExperimentsReader, parameters: FairnessParameters, form: AskedForm
 ) -> FairnessPage | Response:
     """The gaps between groups in each round; the counts behind them with the scope ledger:read."""
     if form is not None:
         return export_fairness(experiment_id, form, call, parameters)
-    start = decode_cursor("fairness", parameters.cursor, _AFTER_ATTRIBUTE) or BEGINNING
+    start = answers.decode_cursor("fairness", parameters.cursor, _AFTER_ATTRIBUTE) or BEGINNING
     with call.reading() as session:
         experiment = find_experiment(session, call.caller, experiment_id)
         table = fairness_table(call.project_id, experiment.id, parameters)
@@ -177,17 +159,14 @@ def list_fairness(
             "items": page.lines,
             "groups": groups,
             "groups_reason": _NEEDS_LEDGER_SCOPE if groups is None else None,
-            "next_cursor": encode_cursor("fairness", page.next),
+            "next_cursor": answers.encode_cursor("fairness", page.next),
         }
     )
 
 
 @router.get("/fairness.{form}", responses=LEDGER_FILE)
 def export_fairness(
-    experiment_id: str,
-    form: Form,
-    call: ExperimentsReader,
-    filters: Annotated[FairnessFilters, Query()],
+    experiment_id: str, form: Form, call: ExperimentsReader, filters: FairnessFilters
 ) -> Response:
     """The gaps between groups in every round, as a file; never the counts."""
     found = call.find(find_experiment, experiment_id)
@@ -196,9 +175,7 @@ def export_fairness(
 
 
 @router.get("/record-table", responses=_RECORD_TABLE)
-def get_record_table(
-    experiment_id: str, call: LedgerReader, _parameters: Annotated[Parameters, Query()]
-) -> Response:
+def get_record_table(experiment_id: str, call: LedgerReader, _parameters: Parameters) -> Response:
     """What every single record spent, as CSV: only of a `record-personalised` run.
 
     Confidential. A line a record: its client, row, budget, rate, whether it was left out, and its
@@ -214,10 +191,10 @@ def get_record_table(
     elif not call.resources.storage.holds(key):
         why = "its run left none, as those of record-personalised do"
     if why is not None:
-        raise ProblemError(404, "not-found", f"the experiment has no record table: {why}")
+        raise ProblemError("not-found", f"the experiment has no record table: {why}")
     table = call.resources.storage.blocks(key)
     note_export(call, experiment_id, "record-table")
-    return as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
+    return answers.as_file(table, f"{experiment_id}-record-table.csv", MEDIA_TYPES["csv"])
 
 
 def _ledger_table(call: Call, experiment_id: str, filters: LedgerFilters) -> LedgerTable:
@@ -232,7 +209,7 @@ def ledger_page(
 ) -> Response:
     """A page of a ledger's lines; `route` is that of its cursors. `table` may refuse, and does so
     after a faulty cursor."""
-    start = decode_cursor(route, parameters.cursor, _AFTER_ENTRY) or BEGINNING
+    start = answers.decode_cursor(route, parameters.cursor, _AFTER_ENTRY) or BEGINNING
     asked = table()
     with resources.database.read() as session:
         page = read_page(asked, session, start=start, limit=parameters.limit)
@@ -240,8 +217,8 @@ def ledger_page(
     salt = asked.salt
     value = {
         "items": page.lines,
-        "next_cursor": encode_cursor(route, page.next),
+        "next_cursor": answers.encode_cursor(route, page.next),
         "salt": None if salt is None else salt.hex(),
         "reasons": page_reasons(page.lines, salt=salt),
     }
-    return Response(orjson.dumps(value), media_type=JSON)
+    return Response(orjson.dumps(value), media_type=answers.JSON)

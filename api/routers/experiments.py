@@ -6,13 +6,12 @@ from functools import partial
 from typing import Annotated
 
 import orjson
-from fastapi import Depends, Header, Query, Response
+from fastapi import Depends, Header, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from api.http.answers import SmallInteger, json_answer, sorted_key_type
-from api.http.bodies import JsonBody
 from api.openapi import Router, located, problems, query_parameters, request_body
 from api.schemas.base import UtcTime, of_row
 from api.schemas.experiments import (
@@ -24,7 +23,7 @@ from api.schemas.experiments import (
     ValidationBody,
 )
 from api.services.admission import parse_inherited
-from api.services.dispatch import Acceptance, Accepting, Idempotent, IdempotentWithoutBody
+from api.services.dispatch import Repeating, Submission, Submitting
 from api.services.lookups import find_experiment, list_page
 from api.services.submission import Submitted, cancel, plan_seeds, retry, submit, try_admission
 from api.shared.data_faults import shown_detail
@@ -33,7 +32,7 @@ from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 router = Router(prefix="/experiments", tags=["experiments"])
 events_router = Router(prefix="/experiments", tags=["events"])
@@ -50,18 +49,11 @@ events_router = Router(prefix="/experiments", tags=["events"])
     },
     openapi_extra=request_body(ExperimentSpec),
 )
-async def submit_experiment(
-    *,
-    call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency: Idempotent,
-) -> Response:
+async def submit_experiment(call: Submitting, parameters: SubmissionParameters) -> Response:
     """Queue the experiment that a spec asks for, and reserve what it may cost."""
 
     def validate() -> JSONResponse:
-        plans = plan_seeds(call, parse_inherited(call, value))
+        plans = plan_seeds(call, parse_inherited(call, call.value))
         planned, trial = plans[0], try_admission(call, plans)
         found = of_row(
             ValidationBody,
@@ -75,7 +67,7 @@ async def submit_experiment(
         return JSONResponse(found.model_dump(mode="json"))
 
     def queue() -> Response:
-        return _accepted(submit(call, value, idempotency), call, accepting)
+        return _accepted(submit(call, call.value, call.idempotency), call)
 
     return await call.run(validate if parameters.validate_only else queue)
 
@@ -108,27 +100,21 @@ def cancel_experiment(experiment_id: str, call: ExperimentsWriter) -> Experiment
     response_model=SubmittedBody,
     responses=problems(409) | located(202, "Queued.", "experiment"),
 )
-async def retry_experiment(
-    *,
-    experiment_id: str,
-    call: ExperimentsWriter,
-    accepting: Accepting,
-    idempotency: IdempotentWithoutBody,
-) -> Response:
+async def retry_experiment(experiment_id: str, call: Repeating) -> Response:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
 
     def answer() -> Response:
         row = call.find(find_experiment, experiment_id)
-        return _accepted(retry(call, row, idempotency), call, accepting)
+        return _accepted(retry(call, row, call.idempotency), call)
 
     return await call.run(answer)
 
 
-def _accepted(submitted: Submitted, call: Call, accepting: Acceptance) -> Response:
-    row = accepting.of(call, submitted, f"/v1/experiments/{submitted.row.id}")
+def _accepted(submitted: Submitted, call: Submission) -> Response:
+    row = call.accepting.of(call, submitted, f"/v1/experiments/{submitted.row.id}")
     detail = shown_detail(row.status_reason, row.status_detail, caller=call.caller)
     body = SubmittedBody.of(row, status_detail=detail, warnings=submitted.warnings)
-    return json_answer(body, status_code=202, headers=accepting.response.headers)
+    return json_answer(body, status_code=202, headers=call.accepting.response.headers)
 
 
 def experiment_body(row: Experiment, *, caller: Caller) -> ExperimentBody:

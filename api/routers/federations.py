@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from anyio.to_thread import run_sync
-from fastapi import Query, Request
+from fastapi import Request
 from starlette.convertors import StringConvertor, register_url_convertor
 
 from api.http.answers import SmallInteger, key_type
 from api.http.bodies import JsonBody, decode_json, media_type, read_value
 from api.http.problems import conflict
 from api.openapi import Router, located, problems, request_body, upload_body
-from api.schemas.base import IdempotencyHeader, PageQuery, of_row
+from api.schemas.base import IdempotencyHeader, PageParameters, of_row
 from api.schemas.federations import (
     BudgetList,
     BudgetSetting,
@@ -50,11 +50,10 @@ from fedaudit.runs.proposed_experiment import ProposalAim
 from fedaudit.spec.disclosure import DisclosurePolicy, parse_disclosure_policy
 from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.registration import Registration, parse_uploaded
-from models.identifiers import new_id
 from models.repositories import AuditLogRepository, FederationRepository
 from models.repositories.webhooks import announcing_low
 from models.tables.federations import Federation
-from models.vocabulary import AuditAction
+from models.values import AuditAction, new_id
 
 if TYPE_CHECKING:
     from fedaudit.federations.reading.source_files import SourceFile
@@ -119,9 +118,7 @@ async def _upload(request: Request, call: Call, idempotency_key: str | None) -> 
 
 
 @router.get("")
-def list_federations(
-    call: FederationsReader, parameters: Annotated[FederationParameters, Query()]
-) -> FederationPage:
+def list_federations(call: FederationsReader, parameters: FederationParameters) -> FederationPage:
     """The project's federations, newest first: each is data that experiments are run on."""
     with call.reading() as session:
         bodies = partial(federation_bodies, session, caller=call.caller)
@@ -208,7 +205,7 @@ def set_budget(federation_id: str, call: FederationsWriter, setting: BudgetSetti
 
 @router.get("/{federation_id}/history")
 def list_federation_changes(
-    federation_id: str, call: FederationsReader, parameters: PageQuery
+    federation_id: str, call: FederationsReader, parameters: PageParameters
 ) -> ChangePage:
     """Who set which budget, disclosure policy or rule on simulated noise, and when."""
     with call.reading() as session:

@@ -26,13 +26,12 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.declared import changed_rounds
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.privacy.declared.figures import contradictions, drawn_clients
-from fedaudit.reports.checks import Check, check, unchecked, value_at
+from fedaudit.reports.checks import Check, value_at
 from fedaudit.reports.declared.declared_report import DeclaredReport, declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.verification.verification import verify
-from models.clock import utc_now
 from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
@@ -42,6 +41,7 @@ from models.repositories import (
 )
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
+from models.values import utc_now
 
 router = Router(prefix="/ledgers/{ledger_id}", tags=["ledgers"])
 
@@ -94,7 +94,9 @@ def verify_ledger_report(ledger_id: str, call: ReportsReader) -> Verification:
     ]
     waiting = found.ledger.entries - found.entries
     if waiting:
-        more.append(unchecked("ledger.waiting", f"{waiting} entries wait for their signature"))
+        more.append(
+            Check.unchecked("ledger.waiting", f"{waiting} entries wait for their signature")
+        )
     verified = verify(_evidence(call.resources, found), more=more)
     return of_row(Verification, verified, **found_in(found.document, verified))
 
@@ -146,7 +148,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
     with resources.database.read() as session:
         if ErasureRepository(session, ledger.project_id).statement(ledger.id) is not None:
             why = "counts of groups and who took part were erased with the clients' names"
-            return unchecked("ledger.declarations", why)
+            return Check.unchecked("ledger.declarations", why)
         chained = LedgerRepository(session, ledger.project_id).declarations(ledger.id)
         parts = DeclaredPartRepository(session, ledger.project_id)
         declared = parts.rounds(ledger.id, upto=ledger.last_round)
@@ -160,7 +162,7 @@ def _declarations(resources: Resources, ledger: DeclaredLedger) -> Check:
         secret=ledger.secret or bytes(32),
     ):
         wrong.add(changed)
-    return check(
+    return Check.of(
         "ledger.declarations",
         not wrong.count,
         good="counts of groups, and what else rounds declared, are what the chain holds",

@@ -20,35 +20,18 @@ from numpy.typing import NDArray
 
 from api.http.answers import json_answer
 from api.http.bodies import JsonBody
-from api.http.problems import ProblemError, not_found
+from api.http.problems import conflict, not_found
 from api.openapi import Router, problems, request_body
 from api.routers.ledgers import epsilon_bodies
 from api.schemas.base import of_row
 from api.schemas.experiment_tables import PostedRound, PostedRounds, RefusedSubject, ReservationBody
+from api.services.ledgers import round_posting
 from api.services.ledgers.federation_charges import charge_federation
-from api.services.ledgers.round_posting import (
-    charge_event,
-    composes_losses,
-    held_by,
-    holds,
-    largest_costs,
-    ledger_before,
-    locked,
-    post_rounds,
-    read_event,
-)
 from api.services.lookups import found_by
 from api.shared.ledger_states import LedgerState
 from api.shared.security import Call, ExperimentsWriter
+from fedaudit.privacy.declared import histories
 from fedaudit.privacy.declared.figures import clients_over, read_reservation
-from fedaudit.privacy.declared.histories import (
-    Histories,
-    charge_of,
-    distinct,
-    leakages,
-    over_budget,
-    renyi_epsilons,
-)
 from fedaudit.spec.declared_ledgers import (
     MAX_ROUND,
     AnyRelease,
@@ -57,7 +40,6 @@ from fedaudit.spec.declared_ledgers import (
     RoundsRequest,
 )
 from fedaudit.spec.errors import InvalidInputError
-from models.clock import utc_now
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -65,6 +47,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, RELEASED
 from models.tables.ledger import DeclaredReservation, DeclaredRoundRow
+from models.values import utc_now
 
 router = Router(prefix="/ledgers/{ledger_id}/rounds", tags=["ledgers"])
 
@@ -79,7 +62,7 @@ def declare_rounds(ledger_id: str, call: ExperimentsWriter, value: JsonBody) -> 
     Numbers ascend and may leave gaps, which stay on record. The same round with the same content
     by the same API key changes nothing and is answered alike; otherwise it is refused.
     """
-    terms, rows = post_rounds(call, ledger_id, value)
+    terms, rows = round_posting.post_rounds(call, ledger_id, value)
     return PostedRounds(ledger_id=ledger_id, rounds=[_posted(terms, row) for row in rows])
 
 
@@ -112,13 +95,13 @@ def release_reservation(ledger_id: str, number: Number, call: ExperimentsWriter)
         state = call.resources.ledgers.get(session, call.project_id, ledger_id)
         if state is not None and row.federation_id is not None:
             others = _held_and_own(parts, state, ledger_id, number, now=utc_now())[0]
-            held = held_by(state.terms, state.histories, others)
+            held = round_posting.held_by(state.terms, state.histories, others)
             charge_federation(call.resources, session, row, state.terms, held=held)
 
 
 def _posted(terms: LedgerTerms, row: DeclaredRoundRow) -> PostedRound:
     """A stored round."""
-    everyone = charge_of(terms, read_event(row.event)).everyone
+    everyone = histories.charge_of(terms, round_posting.read_event(row.event)).everyone
     return of_row(
         PostedRound,
         row,
@@ -135,7 +118,7 @@ class _Answer:
     refused: Mapping[str, str]
     """Why, by client."""
     reason: str | None
-    held: Histories
+    held: histories.Histories
     """What all reservations together would come to."""
 
 
@@ -146,22 +129,20 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
     InvalidInputError for a body with faults.
     """
     now = utc_now()
-    if (state := ledger_before(call, ledger_id)) is not None:
+    if (state := round_posting.ledger_before(call, ledger_id)) is not None:
         _compute_beforehand(call, (ledger_id, number), state, value)
     with call.writing() as session:
-        row = locked(session, call.caller, ledger_id)
+        row = round_posting.locked(session, call.caller, ledger_id)
         state = call.resources.ledgers.locked(session, row)
         parts = DeclaredPartRepository(session, call.project_id)
         if number <= state.last_round:
-            raise ProblemError(
-                409,
-                "conflict",
+            raise conflict(
                 f"round {number} does not come after round {state.last_round}, which is in the "
                 f"chain; reserve round {state.last_round + 1} or later",
                 round=number,
             )
         others, earlier = _held_and_own(parts, state, ledger_id, number, now=now)
-        before = held_by(state.terms, state.histories, others)
+        before = round_posting.held_by(state.terms, state.histories, others)
         asked = read_reservation(value, state.terms, state.histories, held=before)
         answer = _decide(state.terms, before, asked)
         if answer.admitted:
@@ -177,7 +158,7 @@ def _reserved(call: Call, ledger_id: str, number: int, value: Any) -> Reservatio
             # What an earlier answer holds stays where another request admits no client.
             owner = {"ledger_id": row.id, "round": number, "project_id": row.project_id}
             parts.put_reservation({**owner, **_stored(asked, answer, earlier, now=now)})
-    costs = largest_costs(state.terms, answer.held)
+    costs = round_posting.largest_costs(state.terms, answer.held)
     return ReservationBody(
         ledger_id=ledger_id,
         round=number,
@@ -198,7 +179,7 @@ def _held_and_own(
     became of it."""
     found = parts.held_or_later(ledger_id, after=state.last_round, now=now)
     own = next((one for one in found if one.round == number), None)
-    return [one for one in found if one is not own and holds(one, now)], own
+    return [one for one in found if one is not own and round_posting.holds(one, now)], own
 
 
 def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, value: Any) -> None:
@@ -208,12 +189,12 @@ def _compute_beforehand(call: Call, place: tuple[str, int], state: LedgerState, 
     where loss distributions are composed with it.
     """
     others: list[DeclaredReservation] = []
-    if composes_losses(state.terms):
+    if round_posting.composes_losses(state.terms):
         with call.reading() as session:
             parts = DeclaredPartRepository(session, call.project_id)
             others, _ = _held_and_own(parts, state, *place, now=utc_now())
     with suppress(InvalidInputError):
-        before = held_by(state.terms, state.histories, others)
+        before = round_posting.held_by(state.terms, state.histories, others)
         asked = read_reservation(value, state.terms, state.histories, held=before)
         _decide(state.terms, before, asked)
 
@@ -261,13 +242,13 @@ _NO_LESS = {"steps": ge, "rate": ge, "clients": ge, "noise_multiplier": le}
 """How a round that costs no less compares in a field of its event; others are the same."""
 
 
-def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) -> _Answer:
-    trial, everyone = before.copy(), charge_of(terms, asked.event).everyone
-    places = charge_event(terms, trial, asked.event, asked.participants)
+def _decide(terms: LedgerTerms, before: histories.Histories, asked: ReservationRequest) -> _Answer:
+    trial, everyone = before.copy(), histories.charge_of(terms, asked.event).everyone
+    places = round_posting.charge_event(terms, trial, asked.event, asked.participants)
     if everyone:
         places = np.arange(len(trial.names), dtype=np.int32)
-    rows, which = distinct(trial.of(places))
-    over = over_budget(rows, trial.charges, terms)
+    rows, which = histories.distinct(trial.of(places))
+    over = histories.over_budget(rows, trial.charges, terms)
     if not over.any():
         return _Answer(asked.participants, {}, None, trial)
     why, is_over = _reasons(terms, rows, trial), over.tolist()
@@ -281,18 +262,18 @@ def _decide(terms: LedgerTerms, before: Histories, asked: ReservationRequest) ->
     held = before
     if admitted:
         held = before.copy()
-        charge_event(terms, held, asked.event, admitted)
+        round_posting.charge_event(terms, held, asked.event, admitted)
     return _Answer(admitted, refused, None, held)
 
 
-def _reasons(terms: LedgerTerms, rows: NDArray[np.int64], trial: Histories) -> list[str]:
+def _reasons(terms: LedgerTerms, rows: NDArray[np.int64], trial: histories.Histories) -> list[str]:
     """Why each distinct history is over the budget: what it would amount to."""
     budget = terms.budget
     assert budget is not None
     ((figure, total),) = budget.model_dump().items()
     if terms.counts_epsilon:
-        costs = renyi_epsilons(rows, trial.charges, terms)
+        costs = histories.renyi_epsilons(rows, trial.charges, terms)
     else:
-        costs = leakages(rows, trial.charges)
+        costs = histories.leakages(rows, trial.charges)
     spent = [f"{cost:.6g}" if np.isfinite(cost) else "without any bound" for cost in costs.tolist()]
     return [f"would have spent {cost} of a budget of {total:g} ({figure})" for cost in spent]

@@ -2,16 +2,16 @@
 
 import hashlib
 from functools import partial
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from fastapi import Query, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError, invalid
+from api.http.problems import ProblemError, conflict, invalid
 from api.openapi import Router, located, problems
 from api.routers.experiment_tables import LEDGER_FILE, AskedForm, ledger_page
-from api.schemas.base import PageQuery, of_row
+from api.schemas.base import PageParameters, of_row
 from api.schemas.experiment_tables import (
     DeclaredLedgerList,
     LedgerBody,
@@ -35,14 +35,13 @@ from fedaudit.reports.declared.ledger_material import gaps_of
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import EVERYONE, LedgerTerms
 from fedaudit.spec.disclosure import least_group_size
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories import (
     DeclaredLedgerRepository,
     DeclaredPartRepository,
     FederationRepository,
 )
 from models.tables.ledger import DeclaredLedger
+from models.values import new_id, utc_now
 
 router = Router(prefix="/ledgers", tags=["ledgers"])
 
@@ -66,7 +65,7 @@ def create_ledger(
 
 
 @router.get("")
-def list_ledgers(call: ExperimentsReader, parameters: PageQuery) -> DeclaredLedgerList:
+def list_ledgers(call: ExperimentsReader, parameters: PageParameters) -> DeclaredLedgerList:
     """The project's ledgers, newest first."""
     with call.reading() as session:
         rows = DeclaredLedgerRepository(session, call.project_id).list
@@ -121,11 +120,7 @@ def get_ledger(ledger_id: str, call: ExperimentsReader) -> LedgerBody:
 
 @router.get("/{ledger_id}/privacy-ledger", response_model=LedgerPage)
 def list_declared_entries(
-    *,
-    ledger_id: str,
-    call: LedgerReader,
-    parameters: Annotated[LedgerParameters, Query()],
-    form: AskedForm,
+    *, ledger_id: str, call: LedgerReader, parameters: LedgerParameters, form: AskedForm
 ) -> Response:
     """What each declared round cost each client."""
     if form is not None:
@@ -136,7 +131,7 @@ def list_declared_entries(
 
 @router.get("/{ledger_id}/privacy-ledger.{form}", responses=LEDGER_FILE)
 def export_declared_entries(
-    ledger_id: str, form: Form, call: LedgerReader, filters: Annotated[LedgerFilters, Query()]
+    ledger_id: str, form: Form, call: LedgerReader, filters: LedgerFilters
 ) -> Response:
     """What each declared round cost each client, as a file of all that the filters let through."""
     table = _table(call, ledger_id, filters)
@@ -182,9 +177,7 @@ def _opened(call: Call, terms: LedgerTerms, idempotency: IdempotentRequest) -> s
         ledgers.store(made)
         hold_budget(call.resources, session, made, terms)
         if not idempotency.claim(session, call.caller, made.id):
-            raise ProblemError(
-                409, "conflict", "the same request is being answered; send it again for its answer"
-            )
+            raise conflict("the same request is being answered; send it again for its answer")
         names = ("name", "federation_id", "terms_hash")
         details = {name: getattr(made, name) for name in names}
         note(session, call.caller, "ledger.opened", made.id, **details)

@@ -10,31 +10,9 @@ from fastapi import Query
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse, Response
 
-from api.http.answers import (
-    HTML,
-    JSON,
-    PDF,
-    ZIP,
-    Accept,
-    Appendix,
-    as_file,
-    earlier_name,
-    preferred,
-    sorted_key_type,
-)
+from api import openapi
+from api.http import answers
 from api.http.problems import ProblemError, conflict, invalid
-from api.openapi import (
-    BINARY,
-    BUNDLE,
-    PAGE,
-    PDF_FILE,
-    TEXT,
-    Router,
-    contents,
-    contents_by,
-    problems,
-    schema_of,
-)
 from api.routers.ledger_reports import report_of
 from api.routers.sweeps import with_costs_of_now
 from api.schemas.base import UtcTime, of_row
@@ -50,19 +28,9 @@ from api.schemas.reports import (
     ReportPage,
     ReportParameters,
 )
+from api.services import lookups
 from api.services.clients import client_lines
 from api.services.dispatch import Idempotent, IdempotentRequest
-from api.services.lookups import (
-    find_experiment,
-    find_judged,
-    find_report,
-    find_stored_report,
-    judged_document,
-    list_page,
-    note,
-    note_export,
-    refuse_gone,
-)
 from api.services.report_evidence import bundle_of, verification_of
 from api.services.report_pages import (
     DossierForm,
@@ -98,17 +66,15 @@ from fedaudit.spec.gates import refuse_percentages
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.stored import IndexedFigure
 from infrastructure.storage import file_key
-from models.clock import utc_now
 from models.repositories import ReportListRepository, ReportRepository, SignOffRepository
 from models.repositories.reports import FILTERS
 from models.tables.experiments import Experiment, Report, SignOff
-from models.values import ListedReport
-from models.vocabulary import ENDED
+from models.values import ENDED, ListedReport, utc_now
 
-gates_router = Router(prefix="/gates", tags=["gates"])
+gates_router = openapi.Router(prefix="/gates", tags=["gates"])
 
 
-@gates_router.post("/evaluations", responses=problems(404))
+@gates_router.post("/evaluations", responses=openapi.problems(404))
 def evaluate_gates(call: ReportsReader, asked: GatesRequest) -> GatesEvaluation:
     """Whether the report of an experiment, or of a declared ledger, meets each gate, fails it, or
     lacks the evidence."""
@@ -130,7 +96,7 @@ def evaluate_gates(call: ReportsReader, asked: GatesRequest) -> GatesEvaluation:
 
 def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
     with call.reading() as session:
-        experiment = find_experiment(session, call.caller, asked.experiment_id or "")
+        experiment = lookups.find_experiment(session, call.caller, asked.experiment_id or "")
         gates = asked.gates
         if gates is None:
             gates = parse_admitted(experiment.spec).gates
@@ -139,11 +105,11 @@ def _of_experiment(call: Call, asked: GatesRequest) -> list[dict[str, Any]]:
             return without_report(gates, f"the experiment has no report: it is {experiment.status}")
         if not has_present_form(report.document):
             return without_report(gates, OTHER_FORM)
-        document = judged_document(session, report)
+        document = lookups.judged_document(session, report)
         return evaluate(gates, with_costs_of_now(session, call.caller, experiment.id, document))
 
 
-router = Router(tags=["reports"])
+router = openapi.Router(tags=["reports"])
 
 _OF = "/experiments/{experiment_id}"
 _MARKDOWN = "text/markdown"
@@ -151,56 +117,60 @@ _MARKDOWN = "text/markdown"
 
 def _form_of(one: ReportReading) -> tuple[str, Any]:
     if one.schema is None:
-        return _MARKDOWN, TEXT
-    return JSON, schema_of(one.schema) if isinstance(one.schema, type) else dict(one.schema)
+        return _MARKDOWN, openapi.TEXT
+    return answers.JSON, openapi.schema_of(one.schema) if isinstance(one.schema, type) else dict(
+        one.schema
+    )
 
 
-_REPORT = contents("The report.", JSON, schema_of(ReportDocument))
-_READING = contents_by("The reading.", {name: _form_of(one) for name, one in READINGS.items()})
+_REPORT = openapi.contents("The report.", answers.JSON, openapi.schema_of(ReportDocument))
+_READING = openapi.contents_by(
+    "The reading.", {name: _form_of(one) for name, one in READINGS.items()}
+)
 _SAFETENSORS = "application/octet-stream"
 """No media type is registered for the format."""
-_MODEL = contents("The hypotheses.", _SAFETENSORS, BINARY, 409)
+_MODEL = openapi.contents("The hypotheses.", _SAFETENSORS, openapi.BINARY, 409)
 _BESIDE = {
     "type": "object",
     "required": ["report", "clients", "figure"],
     "properties": {
-        "report": schema_of(ReportDocument),
-        "clients": {"type": "array", "items": schema_of(ClientBody)},
+        "report": openapi.schema_of(ReportDocument),
+        "clients": {"type": "array", "items": openapi.schema_of(ClientBody)},
         "figure": {"type": ["string", "null"], "description": "What clients spent."},
     },
 }
-_DOSSIER = contents("The dossier.", "application/zip", BINARY, 409)
+_DOSSIER = openapi.contents("The dossier.", "application/zip", openapi.BINARY, 409)
 _DOSSIER_FORMS: dict[str, tuple[str, Any]] = {
-    "json": (JSON, DOSSIER_SCHEMA),
-    "html": (HTML, TEXT),
-    "pdf": ("application/pdf", BINARY),
+    "json": (answers.JSON, DOSSIER_SCHEMA),
+    "html": (answers.HTML, openapi.TEXT),
+    "pdf": ("application/pdf", openapi.BINARY),
 }
-_DOSSIER_FILE = contents_by("The dossier.", _DOSSIER_FORMS, 409)
-_WITH_CLIENTS = contents("The report, and the table.", JSON, _BESIDE, 409)
+_DOSSIER_FILE = openapi.contents_by("The dossier.", _DOSSIER_FORMS, 409)
+_WITH_CLIENTS = openapi.contents("The report, and the table.", answers.JSON, _BESIDE, 409)
 _JSONL = "application/jsonl"
-_CLAIMS = contents("The claims, a line each.", _JSONL, TEXT)
+_CLAIMS = openapi.contents("The claims, a line each.", _JSONL, openapi.TEXT)
 
 
 @router.get(f"{_OF}/report", responses=_REPORT)
 def get_report(
     experiment_id: str,
     call: ReportsReader,
-    accept: Accept,
+    accept: answers.Accept,
     name: Annotated[ReadingName | None, Query(alias="reading", include_in_schema=False)] = None,
 ) -> Response:
     """The report of a finished experiment, as it was stored."""
     if name is None:
-        as_page = preferred(accept, (JSON, HTML)) == HTML
+        as_page = answers.preferred(accept, (answers.JSON, answers.HTML)) == answers.HTML
         return (get_report_page if as_page else get_report_document)(experiment_id, call)
     answer = get_reading(experiment_id, name, call)
-    answer.headers.update(earlier_name(f"report/readings/{name}"))
+    answer.headers.update(answers.earlier_name(f"report/readings/{name}"))
     return answer
 
 
 @router.get(f"{_OF}/report/readings/{{name}}", responses=_READING)
 def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> Response:
     """The report in the form that one kind of recipient requires."""
-    judged = call.find(find_judged, experiment_id)
+    judged = call.find(lookups.find_judged, experiment_id)
     found = reading(judged, name)
     if isinstance(found, str):
         return Response(found, media_type=_MARKDOWN)
@@ -211,7 +181,7 @@ def get_reading(experiment_id: str, name: ReadingName, call: ReportsReader) -> R
 def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
     """The signed report as it is and, beside it, what each client paid and how it fares."""
     with call.reading() as session:
-        report = find_report(session, call.caller, experiment_id)
+        report = lookups.find_report(session, call.caller, experiment_id)
         beside = client_lines(session, report, limit=sys.maxsize)
     lines = list(beside.lines)
     return JSONResponse({"report": report.document, "clients": lines, "figure": beside.figure})
@@ -220,27 +190,29 @@ def get_report_with_clients(experiment_id: str, call: LedgerReader) -> Response:
 @router.get(f"{_OF}/report.json", include_in_schema=False)
 def get_report_document(experiment_id: str, call: ReportsReader) -> Response:
     """The report as JSON, as it was stored."""
-    return JSONResponse(call.find(find_stored_report, experiment_id).document)
+    return JSONResponse(call.find(lookups.find_stored_report, experiment_id).document)
 
 
-@router.get(f"{_OF}/report.html", responses=PAGE)
+@router.get(f"{_OF}/report.html", responses=openapi.PAGE)
 def get_report_page(
-    experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
+    experiment_id: str, call: ReportsReader, *, appendix: answers.Appendix = False
 ) -> Response:
     """The report as one page without scripts."""
     return page_response(page_html(*call.find(page_parts, experiment_id), appendix=appendix))
 
 
-@router.get(f"{_OF}/report.pdf", responses=PDF_FILE)
+@router.get(f"{_OF}/report.pdf", responses=openapi.PDF_FILE)
 def get_report_pdf(
-    experiment_id: str, call: ReportsReader, *, appendix: Appendix = False
+    experiment_id: str, call: ReportsReader, *, appendix: answers.Appendix = False
 ) -> Response:
     """The report as a PDF file of at most 3 pages, and longer with its appendix.
 
     Printing may take some seconds.
     """
     page = page_html(*call.find(page_parts, experiment_id), appendix=appendix)
-    return as_file(call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", PDF)
+    return answers.as_file(
+        call.resources.printer.pdf(page), f"{experiment_id}-report.pdf", answers.PDF
+    )
 
 
 @router.get(f"{_OF}/report/verification")
@@ -270,21 +242,21 @@ def get_claims(experiment_id: str, call: ReportsReader) -> Response:
 
     Empty for reports of before there were any.
     """
-    claims = call.find(find_stored_report, experiment_id).claims
+    claims = call.find(lookups.find_stored_report, experiment_id).claims
     return Response(claim_lines(claims or ()), media_type=_JSONL)
 
 
-@router.get(f"{_OF}/bundle", responses=BUNDLE)
+@router.get(f"{_OF}/bundle", responses=openapi.BUNDLE)
 def get_bundle(experiment_id: str, call: LedgerReader) -> Response:
     """Everything that `fedaudit verify` needs, in a zip file: report, ledger, checkpoints, keys.
 
     Also of an experiment that failed or was cancelled, then without a report.
     """
     with call.reading() as session:
-        experiment = find_experiment(session, call.caller, experiment_id)
+        experiment = lookups.find_experiment(session, call.caller, experiment_id)
         chunks = bundle_of(call.resources.database, session, experiment)
-    note_export(call, experiment.id, "bundle")
-    return as_file(chunks, f"{experiment.id}-bundle.zip", ZIP)
+    lookups.note_export(call, experiment.id, "bundle")
+    return answers.as_file(chunks, f"{experiment.id}-bundle.zip", answers.ZIP)
 
 
 @router.get(f"{_OF}/model", responses=_MODEL)
@@ -296,12 +268,12 @@ def get_model(experiment_id: str, call: ReportsReader) -> Response:
     """
     section, _ = _model_section(call, experiment_id)
     blocks = call.resources.storage.blocks(file_key("model", call.project_id, experiment_id))
-    answer = as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
+    answer = answers.as_file(blocks, f"{experiment_id}-model.safetensors", _SAFETENSORS)
     answer.headers["Content-Length"] = str(section["size_bytes"])
     return answer
 
 
-@router.get(f"{_OF}/model-layout", responses=problems(409))
+@router.get(f"{_OF}/model-layout", responses=openapi.problems(409))
 def get_model_layout(experiment_id: str, call: FederationsReader) -> dict[str, Any]:
     """The inputs and outputs of the trained model: features, scales and classes, in order.
 
@@ -318,7 +290,7 @@ def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict
     """What the report states of the model, and the model's layout. Raises ProblemError where there
     is no such experiment, or its model may not leave or is gone."""
     with call.reading() as session:
-        experiment = find_experiment(session, call.caller, experiment_id)
+        experiment = lookups.find_experiment(session, call.caller, experiment_id)
         report = ReportRepository(session, call.project_id).get(experiment_id)
         if report is None:
             why = f"it is {experiment.status}"
@@ -329,7 +301,7 @@ def _model_section(call: Call, experiment_id: str) -> tuple[dict[str, Any], dict
         if section is None:
             earlier = "it was trained by a version that kept no models; submit the spec again"
             raise _stays(report.document.get("model_reason") or earlier)
-        refuse_gone(session, call.project_id, "model", experiment_id)
+        lookups.refuse_gone(session, call.project_id, "model", experiment_id)
         return section, report.model_layout
 
 
@@ -341,11 +313,11 @@ def _stays(why: str) -> ProblemError:
 def list_sign_offs(experiment_id: str, call: ReportsReader) -> SignOffList:
     """The sign-offs of the report, oldest first."""
     with call.reading() as session:
-        find_report(session, call.caller, experiment_id)
+        lookups.find_report(session, call.caller, experiment_id)
         return SignOffList.of(SignOffRepository(session, call.project_id).list(experiment_id))
 
 
-@router.post(f"{_OF}/sign-offs", status_code=201, responses=problems(409))
+@router.post(f"{_OF}/sign-offs", status_code=201, responses=openapi.problems(409))
 def create_sign_off(
     experiment_id: str, call: ReportsSigner, asked: SignOffRequest, idempotency: Idempotent
 ) -> SignOffBody:
@@ -357,15 +329,13 @@ def create_sign_off(
 
 
 @router.get("/reports")
-def list_reports(
-    call: ReportsReader, parameters: Annotated[ReportParameters, Query()]
-) -> ReportPage:
+def list_reports(call: ReportsReader, parameters: ReportParameters) -> ReportPage:
     """The project's reports by any of their figures, newest first unless sorted otherwise."""
     filters, bounds = parameters.of(FILTERS), parameters.bounds
     with call.reading() as session:
         reports = ReportListRepository(session, call.project_id)
         attribute = _sorted_attribute(reports, parameters)
-        return list_page(
+        return lookups.list_page(
             ReportPage,
             f"reports:{parameters.sort}:{attribute}:{parameters.observer}",
             parameters,
@@ -373,14 +343,12 @@ def list_reports(
                 reports.list, filters, bounds=bounds, sort=parameters.sort, attribute=attribute
             ),
             partial(_bodies, session, call.project_id),
-            key=sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
+            key=answers.sorted_key_type(parameters.sort_key, UtcTime, "finished_at"),
         )
 
 
-@router.get("/comparisons", responses=problems(404, 409))
-def compare_reports(
-    call: ReportsReader, parameters: Annotated[ComparisonParameters, Query()]
-) -> Comparison:
+@router.get("/comparisons", responses=openapi.problems(404, 409))
+def compare_reports(call: ReportsReader, parameters: ComparisonParameters) -> Comparison:
     """Reports side by side: figures, differences between their specs, and Pareto fronts."""
     return comparison_of(
         call, parameters.experiment_id, fairness=parameters.fairness, utility=parameters.utility
@@ -473,9 +441,9 @@ def comparison_of(
     for id_ in experiment_ids:
         with call.reading() as session:
             try:
-                reports.append(parsed(find_judged(session, call.caller, id_)))
+                reports.append(parsed(lookups.find_judged(session, call.caller, id_)))
             except ProblemError as error:
-                raise ProblemError(error.status, error.slug, f"{id_}: {error.detail}") from None
+                raise ProblemError(error.slug, f"{id_}: {error.detail}") from None
             except ValueError:
                 detail = f"{id_}: the stored report cannot be read; see its verification"
                 raise conflict(detail) from None
@@ -489,10 +457,9 @@ def sign_off_report(
     Raises ProblemError without such a report, where another one was read, and for a key without a
     person; InvalidInputError where the report demands a note."""
     with call.writing() as session:
-        report = find_report(session, call.caller, experiment_id)
+        report = lookups.find_report(session, call.caller, experiment_id)
         if call.caller.person is None:
             raise ProblemError(
-                403,
                 "forbidden",
                 "the API key names no person, so no person would be accountable for the sign-off; "
                 "make one that does: fedaudit keys create --person NAME",
@@ -527,7 +494,7 @@ def sign_off_report(
             key_id=call.caller.key_id,
             key_name=call.caller.key_name,
             by_submitter=_by_submitter(
-                find_experiment(session, call.caller, experiment_id), call.caller
+                lookups.find_experiment(session, call.caller, experiment_id), call.caller
             ),
             signed_off_at=utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
@@ -540,14 +507,14 @@ def sign_off_report(
         owner = {"experiment_id": experiment_id, "project_id": call.project_id}
         stated = {"statement": statement.fields(), "created_at": utc_now(), **about}
         added = sign_offs.store(SignOff(**owner, **stated))
-        note(session, call.caller, "report.signed-off", experiment_id, **about)
+        lookups.note(session, call.caller, "report.signed-off", experiment_id, **about)
         return added
 
 
 def _concerns(session: Session, report: Report) -> list[Concern]:
     """The report's concerns, with those that attacks raised since it was signed."""
     try:
-        return concerns_of(judged_document(session, report))
+        return concerns_of(lookups.judged_document(session, report))
     except (KeyError, TypeError):
         detail = "the stored report cannot be read; its verification says what was altered"
         raise conflict(detail) from None

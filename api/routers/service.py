@@ -28,7 +28,7 @@ from infrastructure.settings import SettingsError
 from models.database import HEAD, Database, current_revision
 from models.repositories import ServiceStateRepository
 from models.repositories.service import Samples
-from models.vocabulary import Scope
+from models.values import Scope
 
 log = structlog.get_logger()
 router = APIRouter()
@@ -69,7 +69,7 @@ def _may_read(request: Request, resources: Shared, credentials: Credentials) -> 
         return
     if not identify(request, resources, credentials).may(_SCOPE):
         detail = f"the API key lacks the scope {_SCOPE}, which `fedaudit keys create` gives"
-        raise ProblemError(403, "forbidden", detail, scope=_SCOPE)
+        raise ProblemError("forbidden", detail, scope=_SCOPE)
 
 
 @router.get("/metrics", dependencies=[Depends(_may_read)], include_in_schema=False)

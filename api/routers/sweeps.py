@@ -2,40 +2,21 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Literal, cast
 
 import structlog
-from fastapi import Query, Response
+from fastapi import Response
 from sqlalchemy.orm import Session
 from starlette.responses import JSONResponse
 
 from api.http.answers import JSON, Accept, preferred
-from api.http.bodies import JsonBody
 from api.http.problems import ProblemError, conflict
 from api.openapi import TEXT, Router, contents_by, located, problems, request_body
-from api.schemas.base import PageQuery, of_row
-from api.schemas.experiments import (
-    ListedSweepBody,
-    Status,
-    SubmissionParameters,
-    SubmittedSweepBody,
-    SweepBody,
-    SweepCellBody,
-    SweepPage,
-    SweepProgress,
-    SweepTableBody,
-    SweepValidationBody,
-)
+from api.schemas import experiments
+from api.schemas.base import PageParameters, of_row
 from api.services.admission import parse_inherited, plan
 from api.services.disclosure import warnings_of
-from api.services.dispatch import (
-    Acceptance,
-    Accepting,
-    Idempotent,
-    IdempotentRequest,
-    IdempotentWithoutBody,
-    Queued,
-)
+from api.services.dispatch import IdempotentRequest, Queued, Repeating, Submission, Submitting
 from api.services.lookups import finder, list_page, note
 from api.services.submission import RETRIED, admitting, dry_run
 from api.shared.security import (
@@ -56,7 +37,6 @@ from fedaudit.stored import ReservedCost
 from fedaudit.sweeps.report_section import larger_sums, named_figures, sweep_section
 from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts, sweep_costs, sweep_facts
 from fedaudit.sweeps.sweep_table import CellFigures, SweepTable, as_csv, as_markdown, sweep_table
-from models.identifiers import new_id
 from models.repositories import (
     ExperimentRepository,
     ReportListRepository,
@@ -65,7 +45,7 @@ from models.repositories import (
 )
 from models.repositories.sweeps import SweepState
 from models.tables.experiments import Experiment, Sweep
-from models.vocabulary import ENDED
+from models.values import ENDED, new_id
 
 log = structlog.get_logger()
 router = Router(prefix="/sweeps", tags=["sweeps"])
@@ -78,52 +58,50 @@ _FILE = contents_by("The table.", {"csv": (_CSV, TEXT), "md": (_MARKDOWN, TEXT)}
 @router.post(
     "",
     status_code=202,
-    response_model=SubmittedSweepBody,
+    response_model=experiments.SubmittedSweepBody,
     responses={
         **problems(409),
-        200: {"model": SweepValidationBody, "description": "Valid; nothing was stored."},
+        200: {
+            "model": experiments.SweepValidationBody,
+            "description": "Valid; nothing was stored.",
+        },
         **located(202, "Every cell is queued.", "sweep"),
     },
     openapi_extra=request_body(SweepSpec),
 )
 async def submit_sweep(
-    *,
-    call: ExperimentsWriter,
-    parameters: Annotated[SubmissionParameters, Query()],
-    value: JsonBody,
-    accepting: Accepting,
-    idempotency: Idempotent,
-) -> SubmittedSweepBody | JSONResponse:
+    call: Submitting, parameters: experiments.SubmissionParameters
+) -> experiments.SubmittedSweepBody | JSONResponse:
     """Queue an experiment for every combination of values, and reserve what all of them may cost.
 
     All cells are admitted, or none is.
     """
 
-    def answer() -> SubmittedSweepBody | JSONResponse:
+    def answer() -> experiments.SubmittedSweepBody | JSONResponse:
         if parameters.validate_only:
-            return JSONResponse(_tried(call, value).model_dump(mode="json"))
-        return _accepted(call, _submitted(call, value, idempotency), accepting)
+            return JSONResponse(_tried(call).model_dump(mode="json"))
+        return _accepted(call, _submitted(call))
 
     return await call.run(answer)
 
 
 @router.get("")
-def list_sweeps(call: ExperimentsReader, parameters: PageQuery) -> SweepPage:
+def list_sweeps(call: ExperimentsReader, parameters: PageParameters) -> experiments.SweepPage:
     """The project's sweeps, newest first."""
     with call.reading() as session:
         rows = SweepRepository(session, call.project_id).list
         bodies = partial(listed_bodies, session, call.caller)
-        return list_page(SweepPage, "sweeps", parameters, rows, bodies)
+        return list_page(experiments.SweepPage, "sweeps", parameters, rows, bodies)
 
 
 @router.get("/{sweep_id}")
-def get_sweep(sweep_id: str, call: ExperimentsReader) -> SweepBody:
+def get_sweep(sweep_id: str, call: ExperimentsReader) -> experiments.SweepBody:
     """One sweep: its cells, how far they are, and what they cost together."""
     with call.reading() as session:
         return sweep_body(session, call.caller, find_sweep(session, call.caller, sweep_id))
 
 
-@router.get("/{sweep_id}/table", response_model=SweepTableBody)
+@router.get("/{sweep_id}/table", response_model=experiments.SweepTableBody)
 def get_sweep_table(sweep_id: str, call: ReportsReader, accept: Accept) -> Response:
     """Every combination with its figures over seeds.
 
@@ -145,7 +123,7 @@ def export_sweep_table(sweep_id: str, form: Literal["csv", "md"], call: ReportsR
 
 
 @router.post("/{sweep_id}/cancel", responses=problems(409))
-def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
+def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> experiments.SweepBody:
     """Ask for the end of every cell that has not ended."""
     with call.writing() as session:
         sweep = find_sweep(session, call.caller, sweep_id)
@@ -166,37 +144,31 @@ def cancel_sweep(sweep_id: str, call: ExperimentsWriter) -> SweepBody:
     status_code=202,
     responses=problems(409) | located(202, "Queued.", "sweep"),
 )
-async def retry_cells(
-    *,
-    sweep_id: str,
-    call: ExperimentsWriter,
-    accepting: Accepting,
-    idempotency: IdempotentWithoutBody,
-) -> SubmittedSweepBody:
+async def retry_cells(sweep_id: str, call: Repeating) -> experiments.SubmittedSweepBody:
     """Queue every cell that failed or was cancelled again, as new experiments of the sweep.
 
     The spending of earlier tries stays in the sweep's costs.
     """
 
-    def answer() -> SubmittedSweepBody:
-        return _accepted(call, retry_sweep(call, sweep_id, idempotency), accepting)
+    def answer() -> experiments.SubmittedSweepBody:
+        return _accepted(call, retry_sweep(call, sweep_id, call.idempotency))
 
     return await call.run(answer)
 
 
-def _accepted(call: Call, queued: Queued[Sweep], accepting: Acceptance) -> SubmittedSweepBody:
-    sweep = accepting.of(call, queued, f"/v1/sweeps/{queued.row.id}")
+def _accepted(call: Submission, queued: Queued[Sweep]) -> experiments.SubmittedSweepBody:
+    sweep = call.accepting.of(call, queued, f"/v1/sweeps/{queued.row.id}")
     with call.reading() as session:
         body = sweep_body(session, call.caller, sweep)
-    return SubmittedSweepBody(**vars(body), warnings=queued.warnings)
+    return experiments.SubmittedSweepBody(**vars(body), warnings=queued.warnings)
 
 
-def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
+def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> experiments.SweepBody:
     """A sweep with its cells and its costs."""
     sweeps = SweepRepository(session, caller.project_id)
     cells = [
         of_row(
-            SweepCellBody,
+            experiments.SweepCellBody,
             run,
             position=cell.position,
             experiment_id=run.id,
@@ -205,7 +177,7 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
         )
         for cell, run in sweeps.cells(sweep.id)
     ]
-    return SweepBody(
+    return experiments.SweepBody(
         **listed_bodies(session, caller, [sweep])[0].model_dump(),
         asked=sweep.asked,
         costs=_costs_of(session, caller, sweep.id, sweep.facts),
@@ -216,15 +188,15 @@ def sweep_body(session: Session, caller: Caller, sweep: Sweep) -> SweepBody:
 
 def listed_bodies(
     session: Session, caller: Caller, sweeps: Sequence[Sweep]
-) -> list[ListedSweepBody]:
+) -> list[experiments.ListedSweepBody]:
     """Sweeps in a list, without their cells."""
     states = SweepRepository(session, caller.project_id).states([one.id for one in sweeps])
     return [
         of_row(
-            ListedSweepBody,
+            experiments.ListedSweepBody,
             sweep,
             status=_status_of(state),
-            progress=SweepProgress(
+            progress=experiments.SweepProgress(
                 cells=sweep.cells,
                 ended=sum(state.statuses[one] for one in ENDED),
                 statuses=dict(state.statuses),
@@ -237,7 +209,7 @@ def listed_bodies(
     ]
 
 
-def _status_of(state: SweepState) -> Status:
+def _status_of(state: SweepState) -> experiments.Status:
     """Status of the whole sweep: `failed` only where every cell failed, else `succeeded`."""
     counts = state.statuses
     ended = sum(counts[one] for one in ENDED)
@@ -325,10 +297,10 @@ def _cost_terms(reserved: Sequence[ReservedCost]) -> dict[str, dict[str, set[str
 _PlannedCells = Sequence[tuple[SweepCell, ExperimentPlan]]
 
 
-def _plan_sweep(call: Call, value: Any) -> tuple[SweepSpec, _PlannedCells]:
+def _plan_sweep(call: Submission) -> tuple[SweepSpec, _PlannedCells]:
     """Every cell over its data; no transaction. Raises InvalidInputError, with the faults of cells
     at the fields they follow from."""
-    sweep = parse_sweep(value)
+    sweep = parse_sweep(call.value)
     planned = []
     for cell, spec in parse_cells(sweep, partial(parse_inherited, call)):
         try:
@@ -342,14 +314,14 @@ def _facts(cells: _PlannedCells) -> SweepFacts:
     return sweep_facts([(one.spec, one.ledger_context) for _, one in cells])
 
 
-def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued[Sweep]:
+def _submitted(call: Submission) -> Queued[Sweep]:
     """Queue every cell. Raises InvalidInputError, ProblemError; nothing is then stored."""
-    if (earlier := idempotency.before(call, find_sweep)) is not None:
+    if (earlier := call.idempotency.before(call, find_sweep)) is not None:
         return earlier
-    spec, cells = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call)
     sweep_id = new_id()
     with call.writing() as session:
-        known = idempotency.claimed_before(session, call.caller, sweep_id)
+        known = call.idempotency.claimed_before(session, call.caller, sweep_id)
         if known is not None:
             return Queued(find_sweep(session, call.caller, known))
         submitted = _store(session, call, sweep_id, spec, cells)
@@ -357,17 +329,17 @@ def _submitted(call: Call, value: Any, idempotency: IdempotentRequest) -> Queued
     return submitted
 
 
-def _tried(call: Call, value: Any) -> SweepValidationBody:
+def _tried(call: Submission) -> experiments.SweepValidationBody:
     """What a submission would meet at present: the reservation itself, rolled back. Raises
     InvalidInputError, or ProblemError where it would be refused for another reason than a
     budget."""
-    spec, cells = _plan_sweep(call, value)
+    spec, cells = _plan_sweep(call)
     costs, warnings, refusals = None, list[str](), list[str]()
     with dry_run(call, refusals) as session:
         submitted = _store(session, call, new_id(), spec, cells)
         costs = _costs_of(session, call.caller, submitted.row.id, submitted.row.facts)
         warnings = submitted.warnings
-    return SweepValidationBody(
+    return experiments.SweepValidationBody(
         cells=len(cells),
         costs=costs,
         facts=_facts(cells),
@@ -423,7 +395,6 @@ def _warnings(
 def _refused(error: ProblemError, position: int, cells: int) -> ProblemError:
     """The refusal of one cell as that of the sweep, which stored nothing."""
     return ProblemError(
-        error.status,
         error.slug,
         f"cell {position + 1} of {cells} is refused, and so is the sweep; nothing was queued: "
         f"{error.detail}",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from fastapi import Header, Query, Request
+from fastapi import Header, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import (
     AfterValidator,
@@ -22,8 +22,8 @@ from fedaudit.privacy.accounting.privacy_events import Adjacency
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.spec.base import Described, Text
 from fedaudit.spec.errors import listed, refuse_at
-from models.identifiers import is_id
 from models.repositories.reports import EPSILON
+from models.values import is_id
 
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
@@ -80,9 +80,6 @@ class PageParameters(Parameters):
     cursor: Annotated[
         str | None, Field(max_length=4000, description="`next_cursor` of the page before.")
     ] = None
-
-
-PageQuery = Annotated[PageParameters, Query()]
 
 
 def _utc(value: datetime) -> datetime:

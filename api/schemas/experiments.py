@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from api.schemas.base import Body, FigureFilters, Page, Parameters, Reasons, with_bounds
 from api.schemas.people import ActorBody, SignedEnvelope
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
-from fedaudit.reports.later import Basis
+from fedaudit.reports.report import Basis
 from fedaudit.reports.sections.attacks import ReportedAttack
 from fedaudit.reports.sections.part import Answer
 from fedaudit.spec.attacks import AttackSpec
@@ -20,8 +20,7 @@ from fedaudit.sweeps.sweep_costs import SweepCosts, SweepFacts
 from fedaudit.sweeps.sweep_table import SweepRow
 from models.repositories.experiments import FIGURES, SORT_KEYS
 from models.tables.experiments import Experiment
-from models.values import LaterAttacksStatus
-from models.vocabulary import ENDED
+from models.values import ENDED, LaterAttacksStatus
 
 Status = Literal["queued", "running", "cancelling", "cancelled", "succeeded", "failed"]
 

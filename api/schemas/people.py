@@ -16,7 +16,7 @@ from infrastructure.outbound import MAX_URL_CHARACTERS
 from models.person import MAX_CHARACTERS, mail_address, tidy_line, tidy_paragraphs
 from models.tables.accounts import AuditEntry, WebhookDelivery, WebhookEndpoint
 from models.tables.experiments import SignOff
-from models.vocabulary import (
+from models.values import (
     WEBHOOK_EVENTS,
     AuditAction,
     AuditOrigin,

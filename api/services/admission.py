@@ -5,7 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
-from api.services.disclosure import refuse_below_floor, refuse_hiding
+from api.services.disclosure import (
+    refuse_below_floor,
+    refuse_departures,
+    refuse_hiding,
+    refuse_what_is_not_secret,
+)
 from api.services.lookups import refuse_gone
 from api.shared.data_faults import faults_for, reads_data
 from api.shared.federation_data import ready_federation, refuse_erased, usable
@@ -27,7 +32,6 @@ from fedaudit.spec.registration import (
 from fedaudit.spec.sources import FileSource
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import stored_artifact
-from models.identifiers import is_id
 from models.repositories import (
     ArtifactRepository,
     Budgets,
@@ -35,6 +39,7 @@ from models.repositories import (
     FederationRepository,
 )
 from models.tables.federations import Federation
+from models.values import is_id
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation
@@ -54,14 +59,19 @@ def parse_inherited(call: Call, value: Any) -> ExperimentSpec:
     return parse_spec(with_registration(value, row.registration))
 
 
-def load_for(call: Call, spec: ExperimentSpec) -> "LoadedFederation":
+def load_for(call: Call, spec: ExperimentSpec, *, new: bool = False) -> "LoadedFederation":
     """The spec's data, if the caller may use them so. Whether a spec fits a file discloses
     something of its cells, even in one bit. Without the scope `federations:read` a file must be
-    registered, and the spec use the registered columns, groups and rules alone. Raises
-    InvalidInputError."""
+    registered, and the spec use the registered columns, groups and rules alone; and what the
+    owner refuses of a `new` experiment is refused before the data are read. Raises
+    InvalidInputError, ProblemError."""
     source = spec.federation
     if not reads_data(call.caller) and isinstance(source, FileSource):
         row = _bound(call, spec, source)
+        if new:
+            with call.writing() as session:
+                refuse_what_is_not_secret(call.budgets(session), row.id, spec)
+                refuse_departures(call.budgets(session), row.id, spec)
         # By its id, so that only the content is read that was registered.
         known = source.model_copy(update={"path": None, "id": row.id})
         spec = spec.model_copy(update={"federation": known})
@@ -105,7 +115,7 @@ def not_registered(pointer: str, to_do: str) -> InvalidInputError:
 def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
     """Load the data and project the cost; no transaction. Nothing below the service's floor of
     disclosure is loaded. Raises InvalidInputError, which quotes data only to callers who may read
-    them."""
+    them, and ProblemError as `load_for`."""
     settings = call.resources.settings
     refuse_below_floor(settings, spec.fairness)
     limits = PlanLimits(
@@ -114,7 +124,7 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
         data_bytes=settings.max_data_memory_bytes,
     )
     with faults_for(call.caller, spec):
-        federation = load_for(call, spec)
+        federation = load_for(call, spec, new=True)
         _refuse_joined_data(call, federation.joined_table)
         planned = plan_experiment(
             spec,
@@ -124,7 +134,7 @@ def plan(call: Call, spec: ExperimentSpec) -> ExperimentPlan:
         )
         check_attacks(Cell(planned.spec, federation))
     if spec.gates or spec.privacy.noise == "release":
-        refuse_hiding(call, federation.fingerprint, spec.fairness)
+        refuse_hiding(call, federation.fingerprint, spec.fairness, spec.federation)
     return planned
 
 

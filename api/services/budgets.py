@@ -162,7 +162,7 @@ def _refused(
     members |= {name: getattr(budget, name) for name in names}
     if budget.terms is not None:
         members |= {"radius": budget.terms.radius, "clip": budget.terms.clip}
-    return ProblemError(409, "budget-exhausted", detail, federation_id=federation_id, **members)
+    return ProblemError("budget-exhausted", detail, federation_id=federation_id, **members)
 
 
 def _name(budget: Budget) -> str:
@@ -234,7 +234,6 @@ def refuse_exact_figures(
         holds = one.total is not None and book in (None, one.book)
         if holds and counts_report(one.observer):
             raise ProblemError(
-                409,
                 "budget-exhausted",
                 f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
                 f"nothing bounds what {what}, whose figures have no noise, reveals of the people "

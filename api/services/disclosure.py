@@ -15,7 +15,6 @@ from api.services.budgets import refuse_exact_figures
 from api.shared.security import Call
 from fedaudit.privacy.accounting.privacy_events import CostKind
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.runs.experiment_plan import ExperimentPlan
 from fedaudit.spec.disclosure import (
     DisclosureFloor,
     DisclosurePolicy,
@@ -28,6 +27,7 @@ from fedaudit.spec.errors import FieldError, raise_errors
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import Fairness, Groups
 from fedaudit.spec.registration import Registration, parse_registration
+from fedaudit.spec.sources import Source
 from infrastructure.settings import Settings
 from models.repositories import Budgets, FederationRepository, NearCopyRepository
 from models.tables.federations import Federation
@@ -72,15 +72,17 @@ def refuse_below_floor(settings: Settings, groups: Groups) -> None:
     raise_errors([*floor_faults(floor_of(settings), groups)])
 
 
-def refuse_hiding(call: Call, fingerprint: str, fairness: Fairness) -> None:
+def refuse_hiding(
+    call: Call, fingerprint: str, fairness: Fairness, source: Source | None = None
+) -> None:
     """Raises InvalidInputError where figures hide what neither service nor owner asks to hide."""
     floor = floor_of(call.resources.settings)
-    if any(hiding_faults(fairness, floor)):
+    if any(hiding_faults(fairness, source, floor)):
         with call.reading() as session:
             found = FederationRepository(session, call.project_id)
             rows = [*filter(None, (found.find(fingerprint), found.of_owner(fingerprint)))]
-            registered = [one.fairness for one in map(registration_of, rows) if one is not None]
-            raise_errors([*hiding_faults(fairness, floor, *map(policy_of, rows), *registered)])
+            known = filter(None, map(registration_of, rows))
+            raise_errors([*hiding_faults(fairness, source, floor, *map(policy_of, rows), *known)])
 
 
 _COUNTED_LATER = (
@@ -125,29 +127,27 @@ def refuse_by_policies(
     raise_errors(list(dict.fromkeys(found)))
 
 
-def refuse_what_is_not_secret(
-    budgets: Budgets, federation_id: str, planned: ExperimentPlan
-) -> None:
+def refuse_what_is_not_secret(budgets: Budgets, federation_id: str, spec: ExperimentSpec) -> None:
     """Raises ProblemError where the federation, or with budgets across the service the owner of
-    its content, forbids simulation and the plan's noise is not secret, there is none, or an attack
+    its content, forbids simulation and the spec's noise is not secret, there is none, or an attack
     publishes what no noise protects; in the caller's write transaction."""
     budgets.hold(id=federation_id)
     if not budgets.sharing(federation_id).forbids_simulation:
         return
-    if planned.ledger_context.inputs.cost_kind == "unbounded":
+    if mechanism_of(spec).cost_kind == "unbounded":
         raise _forbidden(
             federation_id,
             "it admits runs only whose secret noise bounds what they reveal, and nothing bounds "
             "this one; give privacy.mechanism one whose cost is counted, and privacy.noise "
             "`release`",
         )
-    if planned.spec.privacy.noise == "simulation":
+    if spec.privacy.noise == "simulation":
         raise _forbidden(
             federation_id,
             "the experiment's noise is drawn from its seed and can be drawn again by anyone; set "
             "privacy.noise to `release`",
         )
-    refuse_attacks_that_tell(budgets, federation_id, planned.spec)
+    refuse_attacks_that_tell(budgets, federation_id, spec)
 
 
 def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: ExperimentSpec) -> None:
@@ -169,7 +169,7 @@ def refuse_attacks_that_tell(budgets: Budgets, federation_id: str, spec: Experim
 
 def _forbidden(federation_id: str, detail: str) -> ProblemError:
     detail = f"this federation forbids simulation: {detail}"
-    return ProblemError(409, "simulation-forbidden", detail, federation_id=federation_id)
+    return ProblemError("simulation-forbidden", detail, federation_id=federation_id)
 
 
 def warnings_of(

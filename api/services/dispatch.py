@@ -15,7 +15,7 @@ from api.http.bodies import JsonBody
 from api.http.problems import ProblemError
 from api.schemas.base import IdempotencyHeader
 from api.shared.resources import Resources
-from api.shared.security import Call, Caller
+from api.shared.security import Call, Caller, ExperimentsWriter
 from models.repositories import IdempotencyRepository, UnitRepository
 from models.tables.experiments import Unit
 
@@ -102,7 +102,6 @@ class IdempotentRequest:
         found = IdempotencyRepository(session).find(caller.key_id, self.route, self.key)
         if found is not None and found.body_hash != self.body_hash:
             raise ProblemError(
-                409,
                 "idempotency-mismatch",
                 "this Idempotency-Key was sent before with another body; use a new key for a new "
                 "request",
@@ -136,12 +135,6 @@ class IdempotentRequest:
         return None if is_first else self.earlier(session, caller)
 
 
-async def _of_path(
-    request: Request, idempotency_key: IdempotencyHeader = None
-) -> IdempotentRequest:
-    return IdempotentRequest.of(idempotency_key, f"{request.method} {request.url.path}", None)
-
-
 async def _of_body(
     request: Request, value: JsonBody, idempotency_key: IdempotencyHeader = None
 ) -> IdempotentRequest:
@@ -149,4 +142,33 @@ async def _of_body(
 
 
 Idempotent = Annotated[IdempotentRequest, Depends(_of_body)]
-IdempotentWithoutBody = Annotated[IdempotentRequest, Depends(_of_path)]
+
+
+@dataclass(frozen=True)
+class Submission(Call):
+    """A call that asks for work, under a key, and its answer; `value`: its body, if it has one."""
+
+    value: Any
+    idempotency: IdempotentRequest
+    accepting: Acceptance
+
+
+async def _submission(
+    call: ExperimentsWriter, value: JsonBody, idempotency: Idempotent, accepting: Accepting
+) -> Submission:
+    return Submission(**vars(call), value=value, idempotency=idempotency, accepting=accepting)
+
+
+async def _repetition(
+    request: Request,
+    call: ExperimentsWriter,
+    accepting: Accepting,
+    idempotency_key: IdempotencyHeader = None,
+) -> Submission:
+    again = await _of_body(request, None, idempotency_key)
+    return Submission(**vars(call), value=None, idempotency=again, accepting=accepting)
+
+
+Submitting = Annotated[Submission, Depends(_submission)]
+Repeating = Annotated[Submission, Depends(_repetition)]
+"""Of a route without a body."""

@@ -10,9 +10,7 @@ from api.http.answers import decode_cursor, encode_cursor
 from api.http.problems import ProblemError, conflict, not_found
 from api.schemas.base import PageParameters
 from api.shared.security import Call, Caller
-from fedaudit.reports.later import judged_later
-from fedaudit.reports.report import OTHER_FORM, has_present_form
-from models.identifiers import is_id
+from fedaudit.reports.report import OTHER_FORM, has_present_form, judged_later
 from models.repositories import (
     AuditLogRepository,
     ErasureRepository,
@@ -30,8 +28,7 @@ from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import ExpiredFile
 from models.tables.ledger import DeclaredLedger
-from models.values import FileKind, Page
-from models.vocabulary import AuditAction
+from models.values import AuditAction, FileKind, Page, is_id
 
 Row = TypeVar("Row")
 Stored = TypeVar("Stored", bound=Base)
@@ -96,7 +93,7 @@ def find_stored_report(session: Session, caller: Caller, experiment_id: str) -> 
     if report is None:
         experiment = find_experiment(session, caller, experiment_id)
         detail = f"the experiment has no report: it is {experiment.status}"
-        raise ProblemError(404, "not-found", detail)
+        raise ProblemError("not-found", detail)
     return report
 
 
@@ -127,7 +124,7 @@ def refuse_gone(session: Session, project_id: str, kind: FileKind, owner: str) -
     found = ExpiredFileRepository(session, project_id).get(kind, owner)
     if found is not None:
         raise ProblemError(
-            410, "gone", _why_gone(found), reason=found.reason, gone_at=found.expired_at.isoformat()
+            "gone", _why_gone(found), reason=found.reason, gone_at=found.expired_at.isoformat()
         )
 
 
@@ -167,7 +164,6 @@ def refuse_erased(session: Session, project_id: str, ledger: DeclaredLedger) -> 
     stated = ErasureRepository(session, project_id).statement(ledger.id) is not None
     if stated or (found is not None and found.status == "erased"):
         raise ProblemError(
-            410,
             "gone",
             "the federation of this ledger was erased, and the names of its clients with it: it "
             "takes no more rounds; open another for data that were registered anew",

@@ -17,12 +17,13 @@ from fedaudit.ledger.bundle import Evidence, Fault, bundle_chunks, distinct_name
 from fedaudit.ledger.rows import UnreadableRow
 from fedaudit.ledger.statements import Envelope, PublicKey
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.checks import Check, canonical_hash, check, unchecked, value_at
-from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.checks import Check, value_at
+from fedaudit.reports.report import LaterStatement
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.verification.verification import ALTERED
 from fedaudit.reports.verification.verification import Verification as Verified
 from fedaudit.reports.verification.verification import verify as verify_evidence
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.stored import LedgerRow
 from models.database import Database
 from models.repositories import (
@@ -38,7 +39,7 @@ from models.repositories import (
 from models.repositories.ledger import stored_rows
 from models.tables.experiments import Experiment, LaterAttacks, PredictionAudit, SignOff
 from models.tables.ledger import DeclaredLedger, RunLogEntry, SigningKey
-from models.vocabulary import ENDED
+from models.values import ENDED
 
 _ROWS = 500
 _UNDECODABLE = (ValueError, TypeError, OverflowError)
@@ -202,7 +203,7 @@ def found_in(report: object, found: Verified) -> dict[str, Any]:
 
 def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> Check:
     """Whether the report is the one that has this hash."""
-    return check(
+    return Check.of(
         "report.hash",
         stored_hash is not None and canonical_hash(report) == stored_hash,
         good="the report is the one that was stored",
@@ -212,7 +213,7 @@ def stored_report_check(report: Mapping[str, Any], stored_hash: str | None) -> C
 
 def stored_spec_check(what: str, row: Experiment | PredictionAudit) -> Check:
     """Whether the spec of an experiment or audit is the one that has its hash."""
-    return check(
+    return Check.of(
         f"{what}.spec_hash",
         canonical_hash(row.spec) == row.spec_hash,
         good="the stored spec is the one that was submitted",
@@ -238,14 +239,14 @@ def _check_columns(
         wrong = [str(row.number) for row in sign_offs if not _is_as_signed(row)]
         yield _stored_check("sign_offs.stored", "sign-offs", wrong)
     if waiting := sum(row.envelope is None for row in sign_offs):
-        yield unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
+        yield Check.unchecked("sign_offs.waiting", f"{waiting} waiting for the service's signature")
     if later:
         wrong = [str(row.number) for row in later if not _is_as_found(row)]
         yield _stored_check("later_attacks.stored", "later attacks", wrong)
 
 
 def _stored_check(name: str, what: str, wrong: list[str]) -> Check:
-    return check(
+    return Check.of(
         name,
         not wrong,
         good=f"what is shown of {what} is what was signed",

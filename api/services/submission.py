@@ -30,7 +30,6 @@ from fedaudit.spec.privacy import GaussianCentral
 from fedaudit.sweeps.report_section import repeated
 from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, cells_at_once, stack_digest
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
     Budgets,
@@ -42,7 +41,7 @@ from models.repositories import (
 )
 from models.repositories.webhooks import announcing_low
 from models.tables.experiments import Experiment, Unit
-from models.vocabulary import ENDED, AuditAction
+from models.values import ENDED, AuditAction, new_id
 
 log = structlog.get_logger()
 
@@ -107,7 +106,7 @@ class Admitting:
         budgets, session = self.budgets, self.budgets.session
         federation_id = store_federation(budgets, planned)
         hold_start(session, budgets.project_id, planned.spec)
-        refuse_what_is_not_secret(budgets, federation_id, planned)
+        refuse_what_is_not_secret(budgets, federation_id, planned.spec)
         policy = refuse_departures(budgets, federation_id, planned.spec)
         if federation_id not in self._federations:
             # Listeners are notified at the end which budgets on this content run low.

@@ -91,7 +91,7 @@ class ContentHash:
 
     def _too_large(self) -> ProblemError:
         detail = f"the file is larger than {self._largest} bytes, as it is or after decompression"
-        return ProblemError(413, "payload-too-large", detail)
+        return ProblemError("payload-too-large", detail)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class IncomingFile(Generic[Accepted]):
             self._text += data
             if len(self._text) > _MAX_TEXT_BYTES:
                 detail = f"the {self._name} is larger than {_MAX_TEXT_BYTES} bytes"
-                raise ProblemError(413, "payload-too-large", detail)
+                raise ProblemError("payload-too-large", detail)
 
     def finish(self) -> ArrivedFile:
         """The file, after the last chunk. Raises ProblemError where the body is truncated, or a

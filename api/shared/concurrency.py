@@ -33,7 +33,6 @@ class LoadPool:
         ProblemError where too many requests of the project wait, and whatever the work raises."""
         if self._of_project[project_id] > _MAX_WAITING:
             raise ProblemError(
-                429,
                 "rate-limited",
                 f"{_MAX_WAITING} requests of this project wait for their data to be loaded "
                 "already; wait for some of the answers",
@@ -77,10 +76,10 @@ class StreamPlaces:
         leaves ends the block and is no failure of it."""
         if self._of_key[key_id] >= MAX_STREAMS_OF_A_KEY:
             detail = f"this API key has {MAX_STREAMS_OF_A_KEY} event streams open already"
-            raise ProblemError(429, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
+            raise ProblemError("too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
         if self.open >= MAX_STREAMS:
             detail = f"this process serves {MAX_STREAMS} event streams already"
-            raise ProblemError(503, "too-many-streams", detail, retry_seconds=_RETRY_SECONDS)
+            raise ProblemError("too-many-streams", detail, status=503, retry_seconds=_RETRY_SECONDS)
         self._of_key[key_id] += 1
         try:
             yield

@@ -16,9 +16,9 @@ from fedaudit.spec.experiment import ExperimentSpec
 from infrastructure.settings import Settings
 from infrastructure.storage import Storage
 from models.database import Database
-from models.identifiers import is_id
 from models.repositories import FederationRepository
 from models.tables.federations import Federation
+from models.values import is_id
 
 if TYPE_CHECKING:
     from fedaudit.federations.federation import Federation as LoadedFederation

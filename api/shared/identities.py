@@ -38,7 +38,7 @@ from models.database import Database
 from models.person import Actor, Identity, Person
 from models.repositories import ApiKeyRepository, AuditLogRepository
 from models.tables.accounts import ApiKey
-from models.vocabulary import Scope
+from models.values import Scope
 
 log = structlog.get_logger()
 
@@ -178,7 +178,7 @@ class IdentityProvider:
 def refused(detail: str) -> ProblemError:
     """The answer to what does not say who someone is."""
     challenge = {"WWW-Authenticate": 'Bearer realm="fedaudit", error="invalid_token"'}
-    return ProblemError(401, "unauthorised", detail[:300], headers=challenge)
+    return ProblemError("unauthorised", detail[:300], headers=challenge)
 
 
 def away() -> ProblemError:
@@ -304,7 +304,7 @@ class Identities:
                     log.enter("key.created", row.id, by=by, origin="api", **about)
         if row.revoked_at is not None:
             detail = f"an administrator ended your access to the project {project}"
-            raise ProblemError(403, "forbidden", detail)
+            raise ProblemError("forbidden", detail)
         return row
 
 

@@ -26,7 +26,7 @@ class AlteredEntriesError(ProblemError):
 
     def __init__(self) -> None:
         detail = "entries of this ledger were altered; its verification says which"
-        super().__init__(409, "conflict", detail)
+        super().__init__("conflict", detail)
 
 
 @dataclass(frozen=True, eq=False)

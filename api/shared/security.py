@@ -21,7 +21,7 @@ from models.person import Actor, Person
 from models.repositories import ApiKeyRepository, Budgets, ProjectRepository, ProjectUsageRepository
 from models.repositories.accounts import hash_of_key
 from models.tables.accounts import ApiKey
-from models.vocabulary import Scope
+from models.values import Scope
 
 _Result = TypeVar("_Result")
 
@@ -92,7 +92,7 @@ def refuse_over_stored(session: Session, project_id: str, settings: Settings) ->
 
 def _over(quota: str, limit: int, detail: str, *, retry_seconds: int) -> ProblemError:
     return ProblemError(
-        429, "rate-limited", detail, retry_seconds=retry_seconds, quota=quota, limit=limit
+        "rate-limited", detail, retry_seconds=retry_seconds, quota=quota, limit=limit
     )
 
 
@@ -220,7 +220,7 @@ def identify(
 def _chosen(request: Request, projects: Collection[str]) -> str:
     """The project that is named, or the only one. Raises ProblemError with the choices."""
     if not projects:
-        raise ProblemError(403, "forbidden", "none of your groups opens a project of this service")
+        raise ProblemError("forbidden", "none of your groups opens a project of this service")
     asked = utf8(request.headers.get(PROJECT_HEADER, "")) or (
         next(iter(projects)) if len(projects) == 1 else ""
     )
@@ -251,7 +251,6 @@ def require(caller: Caller, scope: Scope) -> None:
     if not caller.may(scope):
         challenge = f'{_CHALLENGE}, error="insufficient_scope", scope="{scope}"'
         raise ProblemError(
-            403,
             "forbidden",
             ("your groups lack" if caller.elsewhere else "the API key lacks")
             + f" the scope {scope}; use an API key that has it",
@@ -262,7 +261,7 @@ def require(caller: Caller, scope: Scope) -> None:
 
 def _unauthorised(detail: str, *, error: str | None = None) -> ProblemError:
     challenge = _CHALLENGE if error is None else f'{_CHALLENGE}, error="{error}"'
-    return ProblemError(401, "unauthorised", detail, headers={"WWW-Authenticate": challenge})
+    return ProblemError("unauthorised", detail, headers={"WWW-Authenticate": challenge})
 
 
 ExperimentsReader = Annotated[Call, Depends(allowed("experiments:read"))]

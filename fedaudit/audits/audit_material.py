@@ -17,11 +17,10 @@ from fedaudit.fairness.noised_counts import (
     NoisedCounts,
     PublishedCounts,
     Rounder,
-    digit_step,
-    nearest,
     rounder_of,
 )
 from fedaudit.fairness.ranking import ScoredOutcomes
+from fedaudit.number_text import digit_step, nearest
 from fedaudit.reports.audit_report import assemble_audit
 from fedaudit.reports.sections.fairness import FairnessSection, MetricSection
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ScoredMaterial
@@ -134,6 +133,7 @@ def _scored_material(
             clients=len(clients),
             training_clients=0,
             rows=rows.federation.rows,
+            not_counted=rows.rows_of_table - int(rows.judged.sum()),
             notes=rows.federation.notes,
             positive_class=None,
             attributes=rows.groups,

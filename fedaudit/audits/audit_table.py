@@ -23,9 +23,9 @@ from fedaudit.fairness.scored_groups import Numbered, NumberedRows, ScoredGroups
 from fedaudit.federations.federation import Attribute, Federation
 from fedaudit.federations.groups import (
     OutcomeRules,
+    agreed_rules,
     compared,
     left_out_rows,
-    outcome_rules,
     read_sensitive,
     with_intersections,
 )
@@ -110,6 +110,7 @@ class AuditedRows:
     client_count: int | None
     """None without a client key."""
     left_out: int
+    rows_of_table: int
     contents: tuple[RowContents, ...] | None = None
     """Contents by which the rows are recognised in other files: none where the rows are too much
     alike, and None where that was not asked for."""
@@ -278,6 +279,7 @@ def _read(audit: AuditSpec, file: SourceFile, progress: Callable[[], None]) -> A
             clients=clients,
             client_count=client_count,
             left_out=len(every) - len(complete),
+            rows_of_table=len(every),
         )
     )
 
@@ -286,14 +288,7 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: Faults) -> O
     faults.found += federation_label_faults(audit.labels, federation)
     faults.found += reference_faults(audit.fairness, federation)
     with faults.noting():
-        rules = outcome_rules(federation, audit.fairness)
-        sets = [one for one in rules.values if isinstance(one, frozenset)]
-        if any(len(one) in (0, len(federation.classes)) for one in sets):
-            raise error_at(
-                "/favourable",
-                f"by this rule every outcome of {audit.truth!r} is favourable, or none is "
-                f"({listed_values(federation.classes)}); name those that are good for people",
-            )
+        rules = agreed_rules(federation, audit.fairness)
     faults.end()
     return rules
 

@@ -6,23 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 import uuid_utils
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import read_audit
+from fedaudit.cli import output
 from fedaudit.cli.options import AsJson, read_policies, read_value
-from fedaudit.cli.output import (
-    CommandError,
-    ExitCode,
-    gate_exit,
-    json_line,
-    usage_error,
-    working,
-    writable_folder,
-    write_answer,
-    write_bytes,
-)
 from fedaudit.cli.summary import show_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render
@@ -30,7 +20,7 @@ from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.spec.audits import parse_audit
 from fedaudit.spec.table import TABLE_FORMATS
 
-app = typer.Typer()
+app = Typer()
 _KEY_BYTES = 32
 
 
@@ -38,40 +28,29 @@ _KEY_BYTES = 32
 def audit(
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE", help=f"A {TABLE_FORMATS} table.", exists=True, dir_okay=False
-        ),
+        Argument(metavar="FILE", help=f"A {TABLE_FORMATS} table.", exists=True, dir_okay=False),
     ],
     *,
-    truth: Annotated[str, typer.Option(metavar="COLUMN", help="What came about.")],
-    sensitive: Annotated[
-        list[str], typer.Option(metavar="COLUMN", help="Groups to compare; repeat it.")
-    ],
+    truth: Annotated[str, Option(metavar="COLUMN", help="What came about.")],
+    sensitive: Annotated[list[str], Option(metavar="COLUMN", help="Groups to compare; repeat it.")],
     favourable: Annotated[
-        list[str],
-        typer.Option(metavar="VALUE", help="Of the truth: what is good for people; repeat it."),
+        list[str], Option(metavar="VALUE", help="Of the truth: what is good for people; repeat it.")
     ],
-    prediction: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="What was predicted.")
-    ] = None,
+    prediction: Annotated[str | None, Option(metavar="COLUMN", help="What was predicted.")] = None,
     score: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Or a score of the favourable outcome.")
+        str | None, Option(metavar="COLUMN", help="Or a score of the favourable outcome.")
     ] = None,
-    threshold: Annotated[
-        float | None, typer.Option(help="From which score up it is predicted.")
-    ] = None,
-    client_key: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Whose a row is.")
-    ] = None,
+    threshold: Annotated[float | None, Option(help="From which score up it is predicted.")] = None,
+    client_key: Annotated[str | None, Option(metavar="COLUMN", help="Whose a row is.")] = None,
     more: Annotated[
         str | None,
-        typer.Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
+        Option("--spec", metavar="FILE", help="What else docs/audits.md lists; - is stdin."),
     ] = None,
     policy: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Gates, as `gate --policy` takes them.")
+        str | None, Option(metavar="FILE", help="Gates, as `gate --policy` takes them.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for report.json and report.html.")
+        Path | None, Option("--out", help="Folder for report.json and report.html.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,25 +70,25 @@ def audit(
     }
     asked = {} if more is None else read_value(more)
     if not isinstance(asked, Mapping):
-        raise usage_error(f"--spec: {more} has no fields of an audit")
+        raise output.usage_error(f"--spec: {more} has no fields of an audit")
     asked = {"name": file.name, **asked}
     asked |= {name: value for name, value in given.items() if value is not None}
-    raise typer.Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
+    raise Exit(_audit(file, asked, policy=policy, out=out, as_json=as_json))
 
 
 def _audit(
     file: Path, asked: Mapping[str, Any], *, policy: str | None, out: Path | None, as_json: bool
-) -> ExitCode:
+) -> output.ExitCode:
     """Audit a table and show the report. Raises InvalidInputError and CommandError."""
     asked = {**asked, "path": file.name}
     if policy is not None:
         gates = [gate for _, own in read_policies(policy).to_evaluate for gate in own]
         asked["gates"] = [gate.model_dump(mode="json") for gate in gates]
     spec = parse_audit(asked)
-    folder = None if out is None else writable_folder(out)
+    folder = None if out is None else output.writable_folder(out)
     started = datetime.now(UTC)
     try:
-        with working(f"auditing {file.name}"):
+        with output.working(f"auditing {file.name}"):
             rows = read_audit(spec, files=Files(file.parent))
             report = audit_report(
                 rows,
@@ -118,11 +97,11 @@ def _audit(
                 rounding_key=secrets.token_bytes(_KEY_BYTES),
             )
     except FiguresDisagreeError as error:
-        raise CommandError(f"the audit failed: {error}") from None
+        raise output.CommandError(f"the audit failed: {error}") from None
     try:
-        write_answer(report, show_audit, as_json=as_json)
+        output.write_answer(report, show_audit, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
-            write_bytes(json_line(report), folder / "report.json")
-            write_bytes(render(report).encode(), folder / "report.html")
-    return gate_exit(report["gate_outcome"])
+            output.write_bytes(output.json_line(report), folder / "report.json")
+            output.write_bytes(render(report).encode(), folder / "report.html")
+    return output.gate_exit(report["gate_outcome"])

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Argument, Option, Typer
 
 from fedaudit.cli.experiments import follow
 from fedaudit.cli.installation import BROKER_URL, DATABASE_URL, python_module
@@ -33,16 +33,16 @@ _LESSON = (
 )
 
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
 def demonstrate(
-    sources: Annotated[list[str], typer.Argument(metavar="SPEC...")],
+    sources: Annotated[list[str], Argument(metavar="SPEC...")],
     *,
-    table: Annotated[Path, typer.Option(help="Your table.")],
-    registration: Annotated[Path, typer.Option(help="What its columns mean.")],
-    out: Annotated[Path, typer.Option(help="Folder for the reports.")],
+    table: Annotated[Path, Option(help="Your table.")],
+    registration: Annotated[Path, Option(help="What its columns mean.")],
+    out: Annotated[Path, Option(help="Folder for the reports.")],
 ) -> None:
     """Run the demonstration."""
     writable_folder(out)

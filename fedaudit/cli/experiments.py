@@ -6,35 +6,9 @@ from itertools import islice
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
-import typer
+from typer import Exit, Option, Typer
 
-from fedaudit.cli.options import (
-    AsJson,
-    ExperimentId,
-    IdempotencyKey,
-    Most,
-    Out,
-    ReportForm,
-    Spec,
-    TableForm,
-    TableName,
-    read_submission,
-)
-from fedaudit.cli.output import (
-    ExitCode,
-    gate_exit,
-    json_line,
-    progress_bars,
-    say,
-    show_warnings,
-    standard_output,
-    usage_error,
-    whole_file,
-    write_answer,
-    write_bytes,
-    write_json,
-    write_line,
-)
+from fedaudit.cli import options, output
 from fedaudit.cli.remote import MAX_PAGE, checked_key, connected
 from fedaudit.spec.metrics import LEADING_METRICS
 from fedaudit_client.client import Client
@@ -45,40 +19,39 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-app = typer.Typer()
+app = Typer()
 _ID_WIDTH = 36
 _OPEN = ("queued", "running", "cancelling")
 
 
 @app.command()
 def submit(
-    spec: Spec,
+    spec: options.Spec,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow it to its end.")] = False,
-    as_json: AsJson = False,
-    idempotency_key: IdempotencyKey = None,
+    wait: Annotated[bool, Option("--wait", help="Follow it to its end.")] = False,
+    as_json: options.AsJson = False,
+    idempotency_key: options.IdempotencyKey = None,
 ) -> None:
     """Hand an experiment to the service at FEDAUDIT_URL."""
     checked_key(idempotency_key)
-    asked = read_submission(spec)
+    asked = options.read_submission(spec)
     with connected() as client:
         submitted = client.submit(asked, idempotency_key=idempotency_key)
-        show_warnings(submitted["warnings"])
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+        output.show_warnings(submitted["warnings"])
+        raise Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command("list")
 def list_experiments(
     *,
     status: Annotated[
-        str | None,
-        typer.Option(help="queued, running, cancelling, cancelled, succeeded or failed."),
+        str | None, Option(help="queued, running, cancelling, cancelled, succeeded or failed.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Exactly this name.")] = None,
-    tag: Annotated[str | None, typer.Option(help="Those with this tag.")] = None,
-    mechanism: Annotated[str | None, typer.Option(help="As laplace-l2.")] = None,
-    most: Most = 50,
-    as_json: AsJson = False,
+    name: Annotated[str | None, Option(help="Exactly this name.")] = None,
+    tag: Annotated[str | None, Option(help="Those with this tag.")] = None,
+    mechanism: Annotated[str | None, Option(help="As laplace-l2.")] = None,
+    most: options.Most = 50,
+    as_json: options.AsJson = False,
 ) -> None:
     """List experiments in every state, newest first."""
     asked = {"status": status, "name": name, "tag": tag, "mechanism": mechanism}
@@ -86,52 +59,54 @@ def list_experiments(
         listed = client.list(**asked, limit=min(most, MAX_PAGE))
         found = list(islice(listed, most + 1))
     if len(found) > most:
-        say(f"there are more experiments than the {most} shown; raise --most, or narrow the list")
+        output.say(
+            f"there are more experiments than the {most} shown; raise --most, or narrow the list"
+        )
         found.pop()
-    write_answer(found, show_experiments, as_json=as_json)
+    output.write_answer(found, show_experiments, as_json=as_json)
 
 
 @app.command()
-def show(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def show(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """Show whether a model may be released, or the state of its experiment, and the figures."""
     with connected() as client:
         one = client.get(experiment_id)
     if as_json:
-        write_json(one)
+        output.write_json(one)
     else:
         for label, value in _facts(one, client.page("experiments/{}", one["id"])):
             if value:
-                write_line(f"{label:20}{value}")
+                output.write_line(f"{label:20}{value}")
 
 
 @app.command()
-def cancel(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def cancel(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """End an experiment that is queued or runs; what it has spent stays spent."""
     with connected() as client:
         one = client.cancel(experiment_id)
     if as_json:
-        write_json(one)
+        output.write_json(one)
     elif one["status"] == "cancelled":
-        say(f"{one['id']} is cancelled; what it has spent stays spent")
+        output.say(f"{one['id']} is cancelled; what it has spent stays spent")
     else:
-        say(f"{one['id']} ends after its round; to wait for it: fedaudit watch {one['id']}")
+        output.say(f"{one['id']} ends after its round; to wait for it: fedaudit watch {one['id']}")
 
 
 @app.command()
 def retry(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
-    wait: Annotated[bool, typer.Option("--wait", help="Follow the new one to its end.")] = False,
-    as_json: AsJson = False,
+    wait: Annotated[bool, Option("--wait", help="Follow the new one to its end.")] = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Queue the spec of a failed or cancelled experiment again, as a new experiment."""
     with connected() as client:
         submitted = client.retry(experiment_id)
-        raise typer.Exit(go_on(client, submitted, wait=wait, as_json=as_json))
+        raise Exit(go_on(client, submitted, wait=wait, as_json=as_json))
 
 
 @app.command()
-def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
+def watch(experiment_id: options.ExperimentId, *, as_json: options.AsJson = False) -> None:
     """Follow an experiment until it ends.
 
     With --json an event on each line.
@@ -141,91 +116,94 @@ def watch(experiment_id: ExperimentId, *, as_json: AsJson = False) -> None:
         if as_json:
             for event in client.watch(experiment_id):
                 line = {"id": event.id, "type": event.type, "data": dict(event.data)}
-                write_json(line, pretty=False)
-            raise typer.Exit(_exit_of(client.get(experiment_id)))
-        raise typer.Exit(_end_of(client, experiment, as_json=False))
+                output.write_json(line, pretty=False)
+            raise Exit(_exit_of(client.get(experiment_id)))
+        raise Exit(_end_of(client, experiment, as_json=False))
 
 
 @app.command()
 def export(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
-    what: Annotated[TableName, typer.Option()],
-    form: Annotated[TableForm, typer.Option("--format")] = "ndjson",
-    out: Out = None,
+    what: Annotated[options.TableName, Option()],
+    form: Annotated[options.TableForm, Option("--format")] = "ndjson",
+    out: options.Out = None,
 ) -> None:
     """Write an experiment's ledger, rounds or fairness to a file or to standard output."""
     if form == "parquet" and out is None and sys.stdout.isatty():
-        raise usage_error("--out: name a file; Parquet is no text for a terminal")
-    with connected() as client, whole_file(out) as file:
+        raise output.usage_error("--out: name a file; Parquet is no text for a terminal")
+    with connected() as client, output.whole_file(out) as file:
         file.writelines(client.export(experiment_id, what, form=form))
 
 
 @app.command()
-def model(experiment_id: ExperimentId, *, out: Out = None) -> None:
+def model(experiment_id: options.ExperimentId, *, out: options.Out = None) -> None:
     """Write an experiment's trained hypotheses as safetensors.
 
     They may leave where a proven guarantee covers them and its noise was secret; see
     docs/models.md.
     """
     if out is None and sys.stdout.isatty():
-        raise usage_error("--out: name a file; safetensors is no text for a terminal")
-    with connected() as client, whole_file(out) as file:
+        raise output.usage_error("--out: name a file; safetensors is no text for a terminal")
+    with connected() as client, output.whole_file(out) as file:
         client.download_model(experiment_id, file)
 
 
 @app.command()
 def report(
-    experiment_id: ExperimentId,
+    experiment_id: options.ExperimentId,
     *,
-    form: Annotated[ReportForm, typer.Option("--format")] = "json",
+    form: Annotated[options.ReportForm, Option("--format")] = "json",
     reading: Annotated[
         str | None,
-        typer.Option(
+        Option(
             metavar="NAME", help="In the form that its reader has to fill; see docs/readings.md."
         ),
     ] = None,
     appendix: Annotated[
-        bool,
-        typer.Option("--appendix", help="With --format html: the figures of every round as well."),
+        bool, Option("--appendix", help="With --format html: the figures of every round as well.")
     ] = False,
-    out: Out = None,
+    out: options.Out = None,
 ) -> None:
     """Fetch the audit report of a finished experiment."""
     if reading is not None:
         if form != "json":
-            raise usage_error("--reading: a reading has its own form; leave --format out")
+            raise output.usage_error("--reading: a reading has its own form; leave --format out")
         with connected() as client:
             found = client.reading(experiment_id, reading)
-        write_bytes(found.encode() if isinstance(found, str) else json_line(found), out)
+        output.write_bytes(
+            found.encode() if isinstance(found, str) else output.json_line(found), out
+        )
         return
     if appendix and form != "html":
-        raise usage_error("--appendix: goes with --format html")
+        raise output.usage_error("--appendix: goes with --format html")
     with connected() as client:
         later = client.later_attacks(experiment_id)["items"]
         match form:
             case "html":
-                write_bytes(client.report_page(experiment_id, appendix=appendix).encode(), out)
+                output.write_bytes(
+                    client.report_page(experiment_id, appendix=appendix).encode(), out
+                )
             case "json":
-                write_bytes(json_line(client.report(experiment_id)), out)
+                output.write_bytes(output.json_line(client.report(experiment_id)), out)
             case _:
                 assert_never(form)
     sections = [attack["section"] for one in later for attack in one["items"]]
     if alarms := sum(one.get("alarm") is not None for one in sections):
-        say(
+        output.say(
             f"fedaudit: {alarms} attacks after the report was signed raised an alarm: "
             "do not rely on its guarantee"
         )
 
 
-def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> ExitCode:
+def go_on(client: Client, submitted: Json, *, wait: bool, as_json: bool) -> output.ExitCode:
     """Print an experiment that was submitted just now; with `wait`, once it has ended."""
     if not wait:
-        write_answer(submitted, _show_line, as_json=as_json)
+        output.write_answer(submitted, _show_line, as_json=as_json)
         if not as_json:
-            say(f"its page: {client.page('experiments/{}', submitted['id'])}")
-        return ExitCode.DONE
-    say(f"submitted as {submitted['id']}")
+            output.say(f"its page: {client.page('experiments/{}', submitted['id'])}")
+        return output.ExitCode.DONE
+    output.say(f"submitted as {submitted['id']}")
     return _end_of(client, submitted, as_json=as_json)
 
 
@@ -233,63 +211,65 @@ def follow(client: Client, experiment: Json) -> Json:
     """The experiment once it has ended; until then a progress bar at a terminal."""
     id_, total = experiment["id"], experiment["progress"]["rounds"]
     try:
-        with progress_bars(experiment["name"], {"rounds": total}) as progress:
+        with output.progress_bars(experiment["name"], {"rounds": total}) as progress:
             for event in client.watch(id_):
                 if event.type == "round.completed":
                     progress(event.data["round"])
     except KeyboardInterrupt:
-        say(f"\nit goes on; to follow it again: fedaudit watch {id_}")
-        say(f"to end it: fedaudit cancel {id_}")
+        output.say(f"\nit goes on; to follow it again: fedaudit watch {id_}")
+        output.say(f"to end it: fedaudit cancel {id_}")
         raise
     return client.get(id_)
 
 
-def _exit_of(experiment: Json) -> ExitCode:
+def _exit_of(experiment: Json) -> output.ExitCode:
     if experiment["status"] != "succeeded":
         reason = experiment["status_detail"] or experiment["status_reason"] or "no reason was given"
         ended = {"cancelled": "was cancelled"}.get(experiment["status"], experiment["status"])
-        say(f"fedaudit: the experiment {ended} ({reason})")
-        return ExitCode.FAILED
+        output.say(f"fedaudit: the experiment {ended} ({reason})")
+        return output.ExitCode.FAILED
     if alarms := experiment["alarms"]:
-        say(f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}")
-        return ExitCode.FAILED
+        output.say(
+            f"{alarms} of its attacks raised an alarm; see fedaudit report {experiment['id']}"
+        )
+        return output.ExitCode.FAILED
     outcome = experiment["gate_outcome"]
     if outcome not in (None, "pass"):
-        say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
-    return gate_exit(outcome)
+        output.say(f"its gates: {outcome.replace('_', ' ')}; see fedaudit gate {experiment['id']}")
+    return output.gate_exit(outcome)
 
 
-def _end_of(client: Client, experiment: Json, *, as_json: bool) -> ExitCode:
+def _end_of(client: Client, experiment: Json, *, as_json: bool) -> output.ExitCode:
     """Follow an experiment to its end, and print it; for people also what its report says of it,
     and where the report is."""
     experiment = follow(client, experiment)
-    write_answer(experiment, _show_line, as_json=as_json)
+    output.write_answer(experiment, _show_line, as_json=as_json)
     if as_json or experiment["status"] != "succeeded":
         return _exit_of(experiment)
     try:
         report = client.report(experiment["id"])
     except ForbiddenError:
         # A key that only runs experiments is good enough to have run this one.
-        say("the key may not read reports, so the verdict is not shown here")
+        output.say("the key may not read reports, so the verdict is not shown here")
     else:
         from fedaudit.reports.sections.part import verdict_lines
 
         for title, text in verdict_lines(report):
-            write_line(title)
-            write_line(f"  {text}")
-    write_line(f"report: {client.page('experiments/{}/report', experiment['id'])}")
+            output.write_line(title)
+            output.write_line(f"  {text}")
+    output.write_line(f"report: {client.page('experiments/{}/report', experiment['id'])}")
     return _exit_of(experiment)
 
 
 def _show_line(experiment: Json) -> None:
     rounds = f"round {_progress(experiment)}"
-    write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
+    output.write_line(f"{experiment['id']}  {experiment['status']}  {rounds}  {experiment['name']}")
 
 
 def show_experiments(experiments: Sequence[Json]) -> None:
     """A table that fits a terminal of 80 columns: names above their ids."""
     if not experiments:
-        say("no experiment fits")
+        output.say("no experiment fits")
         return
     from rich.box import HORIZONTALS
     from rich.markup import escape
@@ -308,7 +288,7 @@ def show_experiments(experiments: Sequence[Json]) -> None:
         status = f"{one['status']}\n{under}".strip()
         name = "\n".join(wrap(one["name"], _ID_WIDTH))
         table.add_row(f"{escape(name)}\n{one['id']}", status, *map(escape, cells))
-    standard_output().print(table)
+    output.standard_output().print(table)
 
 
 def _facts(experiment: Json, page: str) -> Iterator[tuple[str, str]]:

@@ -5,24 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
 import yaml
 from rich.markup import escape
+from typer import Argument, Exit, Option, Typer
 
+from fedaudit.cli import output
 from fedaudit.cli.options import AdjacencyName, AsJson, NoiseMode, Yes, read_value
-from fedaudit.cli.output import (
-    ExitCode,
-    json_line,
-    print_columns,
-    say,
-    standard_output,
-    usage_error,
-    working,
-    write_answer,
-    write_bytes,
-    write_json,
-    write_line,
-)
 from fedaudit.cli.remote import confirm, connected
 from fedaudit.number_text import bound_text, exact_text, room_text
 from fedaudit.reports.sections.outcome_words import outcome_of_profile
@@ -30,10 +18,10 @@ from fedaudit.spec.registration import RegistrationFairness, parse_uploaded
 from fedaudit.spec.table import TABLE_FORMATS
 
 Json = Mapping[str, Any]
-FederationId = Annotated[str, typer.Argument(metavar="ID", help="The federation's id.")]
+FederationId = Annotated[str, Argument(metavar="ID", help="The federation's id.")]
 
-app = typer.Typer()
-federations = typer.Typer(no_args_is_help=True)
+app = Typer()
+federations = Typer(no_args_is_help=True)
 app.add_typer(federations, name="federations")
 
 _MAX_SCAFFOLD_ROWS = 1_000_000
@@ -46,13 +34,13 @@ _BELOW = ("warnings", "notes")
 
 def show(federation: Json, budgets: Sequence[Json] = ()) -> None:
     """What is known of a federation, on standard output; notes and faults below it."""
-    console, profile = standard_output(), federation["profile"] or {}
+    console, profile = output.standard_output(), federation["profile"] or {}
     known = {"name": federation["name"]} | {name: federation.get(name) for name in _FACTS}
     known |= {name: part for name, part in profile.items() if part and name not in _BELOW}
     if favourable := outcome_of_profile(profile, federation.get("registration")):
         known["favourable outcome"] = favourable
     shown = {name: _shortened(part) for name, part in known.items()}
-    write_line(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
+    output.write_line(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True).rstrip())
     for note in profile.get("notes", []):
         console.print(f"[bold]Note.[/bold] {escape(note)}")
     for warning in federation.get("warnings", []):
@@ -105,28 +93,30 @@ def _show_budgets(budgets: Sequence[Json]) -> None:
             for one in budgets
         ],
     }
-    print_columns({head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)})
-    standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
+    output.print_columns(
+        {head: [*map(escape, cells)] for head, cells in columns.items() if any(cells)}
+    )
+    output.standard_output().print(f"They count {escape(budgets[0]['scope'])}.")
     left_out = (left for one in budgets for left in one["uncounted"])
     reasons = (f"{one['mechanism']} is not counted: {one['why']}." for one in left_out)
     for reason in dict.fromkeys(reasons):
-        standard_output().print(escape(reason))
+        output.standard_output().print(escape(reason))
 
 
 @federations.command("add")
 def federations_add(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The data, perhaps gzipped.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="The data, perhaps gzipped.")],
     *,
     registration: Annotated[
         str,
-        typer.Option(
+        Option(
             "--registration",
             "--spec",
             help="A YAML or JSON file with `federation` and `fairness`, or an experiment's spec to "
             "take those two from; - is stdin.",
         ),
     ],
-    wait: Annotated[bool, typer.Option("--wait", help="Until it is ready or rejected.")] = False,
+    wait: Annotated[bool, Option("--wait", help="Until it is ready or rejected.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Upload a data file and have it profiled."""
@@ -137,35 +127,33 @@ def federations_add(
     # Here first: what is wrong need not be sent.
     parse_uploaded(value, file_name=file.name)
     with connected() as client:
-        with file.open("rb") as content, working(f"sending {file.name}"):
+        with file.open("rb") as content, output.working(f"sending {file.name}"):
             federation = client.upload(content, value, file_name=file.name)
         if wait and federation["status"] == "profiling":
-            say(f"uploaded as {federation['id']}; waiting for its profile")
+            output.say(f"uploaded as {federation['id']}; waiting for its profile")
             said = federation.get("warnings", [])
-            with working("profiling"):
+            with output.working("profiling"):
                 federation = client.profiled(federation["id"])
             federation["warnings"] = [*dict.fromkeys([*said, *federation.get("warnings", [])])]
-    write_answer(federation, show, as_json=as_json)
+    output.write_answer(federation, show, as_json=as_json)
     if federation["status"] == "rejected":
-        say("fedaudit: the federation was rejected")
-        raise typer.Exit(ExitCode.FAILED)
+        output.say("fedaudit: the federation was rejected")
+        raise Exit(output.ExitCode.FAILED)
 
 
 @federations.command("scaffold")
 def federations_scaffold(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help=f"A {TABLE_FORMATS} file.")],
+    file: Annotated[Path, Argument(metavar="FILE", help=f"A {TABLE_FORMATS} file.")],
     *,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write it, rather than to standard output.")
+        Path | None, Option(help="Where to write it, rather than to standard output.")
     ] = None,
     client_key: Annotated[
-        str | None, typer.Option(help="The column that names clients, where you know it.")
+        str | None, Option(help="The column that names clients, where you know it.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The column to predict, where you know it.")
-    ] = None,
+    target: Annotated[str | None, Option(help="The column to predict, where you know it.")] = None,
     header: Annotated[
-        bool, typer.Option("--header/--no-header", help="Whether the first line names columns.")
+        bool, Option("--header/--no-header", help="Whether the first line names columns.")
     ] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -179,37 +167,37 @@ def federations_scaffold(
     from fedaudit.federations.reading.source_files import Files, open_path
 
     if not file.is_file():
-        raise usage_error(f"cannot read {file}: it is no file")
+        raise output.usage_error(f"cannot read {file}: it is no file")
     files = Files(file.parent)
     with open_path(file.name, files=files, pointer="/federation/path") as source:
         survey = survey_table(source, header=header, most_rows=_MAX_SCAFFOLD_ROWS)
     found = propose(survey, name=file.name, client_key=client_key, target=target)
     if as_json:
-        write_json(asdict(found))
+        output.write_json(asdict(found))
         return
     text = proposal_yaml(found)
     if out is None:
-        write_line(text.rstrip("\n"))
+        output.write_line(text.rstrip("\n"))
         return
     if out.exists():
-        raise usage_error(f"{out} exists; name another file, or delete it")
-    write_bytes(text.encode(), out)
-    say("read its comments, then")
-    say(f"  fedaudit federations add {file} --registration {out}")
+        raise output.usage_error(f"{out} exists; name another file, or delete it")
+    output.write_bytes(text.encode(), out)
+    output.say("read its comments, then")
+    output.say(f"  fedaudit federations add {file} --registration {out}")
 
 
 @app.command("propose")
 def propose(
     federation_id: FederationId,
     *,
-    epsilon: Annotated[float | None, typer.Option(help="What the run may cost at most.")] = None,
-    delta: Annotated[float | None, typer.Option(help="That goes with the epsilon.")] = None,
-    leakage: Annotated[float | None, typer.Option(help="Of metric privacy, in its place.")] = None,
+    epsilon: Annotated[float | None, Option(help="What the run may cost at most.")] = None,
+    delta: Annotated[float | None, Option(help="That goes with the epsilon.")] = None,
+    leakage: Annotated[float | None, Option(help="Of metric privacy, in its place.")] = None,
     no_privacy: Annotated[
-        bool, typer.Option("--no-privacy", help="To see what could be learnt.")
+        bool, Option("--no-privacy", help="To see what could be learnt.")
     ] = False,
     unit: Annotated[
-        Literal["client", "record"] | None, typer.Option(help="Whom the guarantee is for.")
+        Literal["client", "record"] | None, Option(help="Whom the guarantee is for.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -225,20 +213,20 @@ def propose(
     with connected() as client:
         found = client.propose(federation_id, **given)
     if as_json:
-        write_json(found)
+        output.write_json(found)
     else:
         from fedaudit.federations.proposals.proposal import commented
 
         reasons = {one["pointer"]: one["reason"] for one in found["reasons"]}
-        write_line("\n".join(commented(found["spec"], reasons)))
+        output.write_line("\n".join(commented(found["spec"], reasons)))
     if not found["expected_useful"]:
         why = (
             ""
             if found["needs"].startswith("submission refuses")
             else "no useful model is expected: "
         )
-        say(f"fedaudit: {why}{found['needs']}")
-        raise typer.Exit(ExitCode.NO_EVIDENCE)
+        output.say(f"fedaudit: {why}{found['needs']}")
+        raise Exit(output.ExitCode.NO_EVIDENCE)
 
 
 @federations.command("list")
@@ -247,10 +235,10 @@ def federations_list(*, as_json: AsJson = False) -> None:
     with connected() as client:
         found = list(client.items("federations"))
     if as_json:
-        write_json(found)
+        output.write_json(found)
         return
     for one in found:
-        write_line(f"{one['id']}  {one['status']:9}  {one['source']:16}  {one['name']}")
+        output.write_line(f"{one['id']}  {one['status']:9}  {one['source']:16}  {one['name']}")
 
 
 @federations.command("show")
@@ -258,7 +246,9 @@ def federations_show(federation_id: FederationId, *, as_json: AsJson = False) ->
     """Show a federation and its profile."""
     with connected() as client:
         found = client.federation(federation_id)
-        write_answer(found, lambda one: show(one, client.budgets(one["id"])), as_json=as_json)
+        output.write_answer(
+            found, lambda one: show(one, client.budgets(one["id"])), as_json=as_json
+        )
 
 
 @federations.command("remove")
@@ -269,7 +259,7 @@ def federations_remove(federation_id: FederationId, *, yes: Yes = False) -> None
             name = client.federation(federation_id)["name"]
             confirm(f"delete {name!r} and its file for good?", command="federations remove")
         client.delete_federation(federation_id)
-    say(f"deleted {federation_id}; what was spent on its data stays spent")
+    output.say(f"deleted {federation_id}; what was spent on its data stays spent")
 
 
 @federations.command("erase")
@@ -277,11 +267,9 @@ def federations_erase(
     federation_id: FederationId,
     *,
     reference: Annotated[
-        str | None, typer.Option(help="What you call the request; the receipt shows it.")
+        str | None, Option(help="What you call the request; the receipt shows it.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to write the signed receipt, as JSON.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Where to write the signed receipt, as JSON.")] = None,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -295,17 +283,17 @@ def federations_erase(
             )
             confirm(question, command="federations erase")
         client.erase_federation(federation_id, reference=reference)
-        say(f"erasing {federation_id}")
+        output.say(f"erasing {federation_id}")
         done = client.erased(federation_id)
     if out is not None:
-        write_bytes(json_line(done["receipt"]), out)
+        output.write_bytes(output.json_line(done["receipt"]), out)
     if as_json:
-        write_json(done)
+        output.write_json(done)
         return
     for name, count in done["removed"].items():
-        write_line(f"removed: {count} {name.replace('_', ' ')}")
+        output.write_line(f"removed: {count} {name.replace('_', ' ')}")
     for name, why in done["remains"].items():
-        write_line(f"remains: {name}: {why}")
+        output.write_line(f"remains: {name}: {why}")
 
 
 def _of_spec(spec: Json) -> Json:
@@ -322,33 +310,27 @@ def _of_spec(spec: Json) -> Json:
 
 @app.command()
 def budget(
-    federation_id: Annotated[
-        str, typer.Argument(metavar="FEDERATION", help="The federation's id.")
-    ],
+    federation_id: Annotated[str, Argument(metavar="FEDERATION", help="The federation's id.")],
     *,
     total: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--set",
             metavar="FIGURE=TOTAL",
             help="leakage, log_ratio or epsilon, and what may be spent of it in all; "
             "`none` takes the total back.",
         ),
     ] = None,
-    noise: Annotated[
-        NoiseMode, typer.Option(help="Of which runs: those with this noise.")
-    ] = "release",
-    delta: Annotated[float | None, typer.Option(help="Of an epsilon.")] = None,
-    adjacency: Annotated[AdjacencyName | None, typer.Option(help="Of an epsilon.")] = None,
-    observer: Annotated[str | None, typer.Option(help="Of an epsilon, as server.")] = None,
+    noise: Annotated[NoiseMode, Option(help="Of which runs: those with this noise.")] = "release",
+    delta: Annotated[float | None, Option(help="Of an epsilon.")] = None,
+    adjacency: Annotated[AdjacencyName | None, Option(help="Of an epsilon.")] = None,
+    observer: Annotated[str | None, Option(help="Of an epsilon, as server.")] = None,
     radius: Annotated[
-        str | None, typer.Option(help="Of leakage: adaptive (the default), or a distance.")
+        str | None, Option(help="Of leakage: adaptive (the default), or a distance.")
     ] = None,
-    clip: Annotated[float | None, typer.Option(help="Of leakage: what updates are clipped to.")] = (
-        None
-    ),
+    clip: Annotated[float | None, Option(help="Of leakage: what updates are clipped to.")] = (None),
     unit_key: Annotated[
-        str | None, typer.Option(help="Whose clients, as client_key=zip; else the first that come.")
+        str | None, Option(help="Whose clients, as client_key=zip; else the first that come.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -357,7 +339,7 @@ def budget(
     terms |= {"radius": radius, "clip": clip, "unit_key": unit_key}
     given: dict[str, Any] = {name: one for name, one in terms.items() if one is not None}
     if total is None and given:
-        raise usage_error(f"budget: --{next(iter(given)).replace('_', '-')} goes with --set")
+        raise output.usage_error(f"budget: --{next(iter(given)).replace('_', '-')} goes with --set")
     if radius not in (None, "adaptive"):
         given["radius"] = _amount("--radius", str(radius))
     with connected() as client:
@@ -369,16 +351,16 @@ def budget(
             setting = {"book": noise, "figure": figure, "total": bound, **given}
             found = client.set_budget(federation_id, setting)
     if as_json:
-        write_json(list(found))
+        output.write_json(list(found))
         return
     if found:
         _show_budgets(found)
     else:
-        say("nothing was spent on this data, and no total is set")
+        output.say("nothing was spent on this data, and no total is set")
 
 
 def _amount(option: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise usage_error(f"{option}: {text!r} is no number") from None
+        raise output.usage_error(f"{option}: {text!r} is no number") from None

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.markup import escape
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.cli.options import AsJson, read_policies
 from fedaudit.cli.output import gate_exit, standard_output, usage_error, write_bytes, write_json
@@ -18,7 +18,7 @@ from fedaudit.spec.gates import PolicyFile
 if TYPE_CHECKING:
     from fedaudit_client.client import Client
 
-app = typer.Typer()
+app = Typer()
 
 _COLOURS: dict[GateOutcome, str] = {
     "pass": "green",
@@ -34,18 +34,18 @@ COLOURED: Mapping[GateOutcome, str] = {
 
 @app.command()
 def gate(
-    experiment_id: Annotated[str | None, typer.Argument(metavar="[ID]")] = None,
+    experiment_id: Annotated[str | None, Argument(metavar="[ID]")] = None,
     *,
     policy: Annotated[
         str | None,
-        typer.Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
+        Option(help="A YAML or JSON file of policies (and `experiment_id`); - is stdin."),
     ] = None,
     as_json: AsJson = False,
     junit: Annotated[
-        Path | None, typer.Option("--junit", help="Write JUnit to this file as well.")
+        Path | None, Option("--junit", help="Write JUnit to this file as well.")
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option("--markdown", help="Write Markdown to this file as well.")
+        Path | None, Option("--markdown", help="Write Markdown to this file as well.")
     ] = None,
 ) -> None:
     """Exit 0 where the experiment passes its gates, 1 where it fails, 3 where it is not decided."""
@@ -79,7 +79,7 @@ def gate(
                 console.print(f"[bold]{escape(name)}[/bold]")
             for gate in gates:
                 console.print(f"{escape(condition(gate))}: {outcome_text(gate)}")
-    raise typer.Exit(gate_exit(outcome))
+    raise Exit(gate_exit(outcome))
 
 
 def _evaluated(client: "Client", experiment_id: str, file: PolicyFile | None) -> GateResults:

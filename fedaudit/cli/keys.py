@@ -4,29 +4,29 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.cli.installation import SCOPES, Installation, signing_key
 from fedaudit.cli.options import AsJson, DataDir, Decision, ExperimentId
 from fedaudit.cli.output import ExitCode, say, usage_error, write_bytes, write_json, write_line
 from fedaudit.cli.remote import connected
 
-app = typer.Typer()
+app = Typer()
 
 
 @app.command("sign-off")
 def sign_off(
     experiment_id: ExperimentId,
     *,
-    decision: Annotated[Decision, typer.Option()],
+    decision: Annotated[Decision, Option()],
     note: Annotated[
-        str, typer.Option(help="Why; needed where gates did not pass or nothing is in force.")
+        str, Option(help="Why; needed where gates did not pass or nothing is in force.")
     ] = "",
     role: Annotated[
-        str | None, typer.Option(help="In what capacity; the key's person's unless given.")
+        str | None, Option(help="In what capacity; the key's person's unless given.")
     ] = None,
     report_hash: Annotated[
-        str | None, typer.Option(help="Of the report that you read; refused for another one.")
+        str | None, Option(help="Of the report that you read; refused for another one.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -44,9 +44,9 @@ def sign_off(
     say("the service signs it within seconds; the bundle then has it")
 
 
-_audit_log = typer.Typer(no_args_is_help=True)
-_keys = typer.Typer(no_args_is_help=True)
-_signing_keys = typer.Typer(no_args_is_help=True)
+_audit_log = Typer(no_args_is_help=True)
+_keys = Typer(no_args_is_help=True)
+_signing_keys = Typer(no_args_is_help=True)
 app.add_typer(_audit_log, name="audit-log")
 app.add_typer(_keys, name="keys")
 app.add_typer(_signing_keys, name="signing-keys")
@@ -56,15 +56,12 @@ app.add_typer(_signing_keys, name="signing-keys")
 def audit_log_verify(
     *,
     public_key: Annotated[
-        Path | None, typer.Option("--public-key", help="The service's, received another way.")
+        Path | None, Option("--public-key", help="The service's, received another way.")
     ] = None,
     kept: Annotated[
-        Path | None,
-        typer.Option(help="A signed head of earlier, which the log must still contain."),
+        Path | None, Option(help="A signed head of earlier, which the log must still contain.")
     ] = None,
-    keep: Annotated[
-        Path | None, typer.Option(help="Write the newest signed head to this file.")
-    ] = None,
+    keep: Annotated[Path | None, Option(help="Write the newest signed head to this file.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Fetch the whole log and compute its chain here.
@@ -90,12 +87,12 @@ def audit_log_verify(
         for fault in found["faults"]:
             write_line(f"FAIL  {fault}")
     if found["faults"]:
-        raise typer.Exit(ExitCode.FAILED)
+        raise Exit(ExitCode.FAILED)
     if keep is not None and stated["signed_head"] is not None:
         write_bytes(f"{json.dumps(stated['signed_head'])}\n".encode(), keep)
     if not found["trusted"]:
         say("the chain holds; give --public-key to know that the service signed it")
-        raise typer.Exit(ExitCode.NO_EVIDENCE)
+        raise Exit(ExitCode.NO_EVIDENCE)
 
 
 @_keys.command("create")
@@ -103,15 +100,15 @@ def keys_create(
     *,
     scopes: Annotated[
         list[str],
-        typer.Option("--scopes", "--scope", help="As experiments:read; by commas, or repeated."),
+        Option("--scopes", "--scope", help="As experiments:read; by commas, or repeated."),
     ],
-    project: Annotated[str, typer.Option(help="The project that the key opens.")] = "default",
-    name: Annotated[str, typer.Option(help="For the list of keys.")] = "command line",
+    project: Annotated[str, Option(help="The project that the key opens.")] = "default",
+    name: Annotated[str, Option(help="For the list of keys.")] = "command line",
     person: Annotated[
-        str | None, typer.Option(help="Whom it is for: what they do is recorded in this name.")
+        str | None, Option(help="Whom it is for: what they do is recorded in this name.")
     ] = None,
-    person_email: Annotated[str | None, typer.Option(help="Their mail address.")] = None,
-    person_role: Annotated[str | None, typer.Option(help="As: data protection officer.")] = None,
+    person_email: Annotated[str | None, Option(help="Their mail address.")] = None,
+    person_role: Annotated[str | None, Option(help="As: data protection officer.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -134,7 +131,7 @@ def keys_create(
 
 @_keys.command("signing")
 def keys_signing(
-    *, out: Annotated[Path, typer.Option("--out", help="The private key; FILE.pub is public.")]
+    *, out: Annotated[Path, Option("--out", help="The private key; FILE.pub is public.")]
 ) -> None:
     """Make the key that ledgers and reports are signed with; one that is there is never touched."""
     write_line(signing_key("create", out))
@@ -145,7 +142,7 @@ def keys_signing(
 def signing_keys_rotate(
     *,
     file: Annotated[
-        Path | None, typer.Option(help="The private key; else that of FEDAUDIT_SIGNING_KEY_FILE.")
+        Path | None, Option(help="The private key; else that of FEDAUDIT_SIGNING_KEY_FILE.")
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -160,14 +157,12 @@ def signing_keys_rotate(
 
 @_signing_keys.command("compromised")
 def signing_keys_compromised(
-    key_id: Annotated[
-        str, typer.Argument(metavar="KEY_ID", help="As `api GET signing-keys` shows it.")
-    ],
+    key_id: Annotated[str, Argument(metavar="KEY_ID", help="As `api GET signing-keys` shows it.")],
     *,
     since: Annotated[
-        str | None, typer.Option(help="From when on, as 2026-01-31T12:00:00Z; else from now on.")
+        str | None, Option(help="From when on, as 2026-01-31T12:00:00Z; else from now on.")
     ] = None,
-    note: Annotated[str | None, typer.Option(help="What happened, for readers.")] = None,
+    note: Annotated[str | None, Option(help="What happened, for readers.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:

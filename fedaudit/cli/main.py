@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn
 
-import typer
+from typer import Exit, Option, Typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
@@ -63,7 +63,7 @@ class _Commands(TyperGroup):
         super().format_help(ctx, formatter)
 
 
-app = typer.Typer(
+app = Typer(
     name="fedaudit",
     cls=_Commands,
     help="Privacy and fairness audits of federated learning.",
@@ -115,17 +115,14 @@ def main(run: Callable[[], object] = app) -> NoReturn:
 def _print_version(asked: bool) -> None:
     if asked:
         version()
-        raise typer.Exit
+        raise Exit
 
 
 @app.callback()
 def options(
     *,
     _version: Annotated[
-        bool,
-        typer.Option(
-            "--version", help="Print the version.", callback=_print_version, is_eager=True
-        ),
+        bool, Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Privacy and fairness audits of federated learning."""

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from fedaudit.cli.output import usage_error
 
@@ -25,39 +25,37 @@ Decision = Literal["approved", "rejected", "needs-changes"]
 NoiseMode = Literal["release", "simulation"]
 AdjacencyName = Literal["add-or-remove-one", "replace-one"]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for programs.")]
 DataDir = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--data-dir",
         help="Where the embedded service keeps everything.",
         show_default="FEDAUDIT_DATA_DIR, else ~/.local/share/fedaudit",
     ),
 ]
 SourcesDir = Annotated[
-    Path | None, typer.Option("--sources-dir", help="Specs name their files below this folder.")
+    Path | None, Option("--sources-dir", help="Specs name their files below this folder.")
 ]
-Spec = Annotated[str, typer.Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
+Spec = Annotated[str, Argument(metavar="SPEC", help="A YAML or JSON file; - is stdin.")]
 Artifacts = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--artifact", help="A file that the spec's `start: {artifact: ...}` names by its hash."
-    ),
+    Option("--artifact", help="A file that the spec's `start: {artifact: ...}` names by its hash."),
 ]
 IdempotencyKey = Annotated[
-    str | None, typer.Option(help="Submitting again with the same key starts nothing new.")
+    str | None, Option(help="Submitting again with the same key starts nothing new.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", help="Without asking.")]
+Yes = Annotated[bool, Option("--yes", help="Without asking.")]
 Out = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--out",
         help="Write to this file; - is stdout.",
         callback=lambda out: None if out == Path("-") else out,
     ),
 ]
-ExperimentId = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id.")]
-Most = Annotated[int, typer.Option("--most", min=1, help="How many to print.")]
+ExperimentId = Annotated[str, Argument(metavar="ID", help="The experiment's id.")]
+Most = Annotated[int, Option("--most", min=1, help="How many to print.")]
 
 
 STANDARD_INPUT = "-"

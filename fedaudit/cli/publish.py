@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option, Typer
 
 from fedaudit.cli.options import AsJson
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, write_json, write_line
@@ -25,17 +25,16 @@ _MLFLOW_SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
-app = typer.Typer(no_args_is_help=True)
+app = Typer(no_args_is_help=True)
 
 Source = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="ID|REPORT.json", help="An experiment or ledger at FEDAUDIT_URL, or a report file."
     ),
 ]
 WithLedger = Annotated[
-    bool,
-    typer.Option("--with-ledger", help="The ledger too, which is confidential; needs ledger:read."),
+    bool, Option("--with-ledger", help="The ledger too, which is confidential; needs ledger:read.")
 ]
 
 
@@ -44,17 +43,17 @@ def publish_mlflow(
     source: Source,
     *,
     tracking_uri: Annotated[
-        str, typer.Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store.")
+        str, Option(envvar="MLFLOW_TRACKING_URI", help="Of the MLflow server, or a store.")
     ],
     experiment: Annotated[
-        str, typer.Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
+        str, Option(envvar="MLFLOW_EXPERIMENT_NAME", help="MLflow's experiment.")
     ] = "fedaudit",
     with_ledger: WithLedger = False,
     registered_model: Annotated[
-        str | None, typer.Option(help="A version of this registered model too.")
+        str | None, Option(help="A version of this registered model too.")
     ] = None,
     alias: Annotated[
-        str | None, typer.Option(help="Of the version, only if all gates passed; else exit code 1.")
+        str | None, Option(help="Of the version, only if all gates passed; else exit code 1.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

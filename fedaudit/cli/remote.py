@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option, Typer
 
 from fedaudit.cli.options import Out, Yes, read_value
 from fedaudit.cli.output import CommandError, ExitCode, say, usage_error, whole_file
@@ -59,21 +59,21 @@ def confirm(question: str, *, command: str) -> None:
         raise CommandError("nothing was done")
 
 
-app = typer.Typer()
+app = Typer()
 
 
 @app.command()
 def api(
-    method: Annotated[Method, typer.Argument(metavar="METHOD", help="As GET.")],
+    method: Annotated[Method, Argument(metavar="METHOD", help="As GET.")],
     path: Annotated[
-        str, typer.Argument(metavar="PATH", help="Below /v1, with its query: as ledgers/ID.")
+        str, Argument(metavar="PATH", help="Below /v1, with its query: as ledgers/ID.")
     ],
     *,
     body: Annotated[
-        str | None, typer.Option(metavar="FILE", help="YAML or JSON, sent as JSON; - is stdin.")
+        str | None, Option(metavar="FILE", help="YAML or JSON, sent as JSON; - is stdin.")
     ] = None,
     content: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file that is sent as it is.")
+        Path | None, Option(metavar="FILE", help="A file that is sent as it is.")
     ] = None,
     out: Out = None,
     yes: Yes = False,

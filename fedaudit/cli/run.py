@@ -7,35 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 import uuid_utils
+from typer import Exit, Option, Typer
 
 from fedaudit.attacks.feasibility import check_attacks
-from fedaudit.cli.options import (
-    STANDARD_INPUT,
-    Artifacts,
-    AsJson,
-    SourcesDir,
-    Spec,
-    check_device,
-    named_contents,
-    read_spec,
-    sources_dir_of_environment,
-)
-from fedaudit.cli.output import (
-    CommandError,
-    ExitCode,
-    gate_exit,
-    json_line,
-    progress_bars,
-    say,
-    show_warnings,
-    usage_error,
-    writable_folder,
-    write_answer,
-    write_attack_files,
-    write_below,
-)
+from fedaudit.cli import options, output
 from fedaudit.cli.summary import show
 from fedaudit.federations.load import load_federation
 from fedaudit.federations.reading.source_files import DataRoom, Files
@@ -47,27 +23,13 @@ from fedaudit.reports.readings.readings import reading
 from fedaudit.reports.sections.fairness import FiguresDisagreeError
 from fedaudit.reports.sections.material import ModelFile, ReportMaterial
 from fedaudit.reports.sections.other_runs import SweepSection
+from fedaudit.runs import experiment_plan
 from fedaudit.runs.blocks import MemorySink
-from fedaudit.runs.experiment_plan import (
-    OpenArtifact,
-    no_artifacts,
-    planned_costs,
-    refuse_without_room,
-    with_solved_noise,
-    with_start,
-)
 from fedaudit.runs.report_material import checked_report, report_material
 from fedaudit.runs.run import MissingLibraryError, Run, import_worker_extra, new_run
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.stored import CellPlace, ReservedCost
-from fedaudit.sweeps.report_section import (
-    SeedFigures,
-    repeated,
-    repeats_section,
-    shown_figures,
-    sweep_section,
-    with_repeats,
-)
+from fedaudit.sweeps import report_section
 from fedaudit.sweeps.sweep_costs import sweep_facts
 from fedaudit.training.base.cell import Cell, stacks
 from fedaudit.training.base.rounds import FinalResult, has_diverged
@@ -114,7 +76,7 @@ def run_locally(
     sources_dir: Path | None,
     device: str,
     progress: Callable[[int], None],
-    open_artifact: OpenArtifact = no_artifacts,
+    open_artifact: experiment_plan.OpenArtifact = experiment_plan.no_artifacts,
 ) -> LocalRun:
     """Train, keep the ledger, carry out the attacks and assemble the report.
 
@@ -124,18 +86,20 @@ def run_locally(
     started = datetime.now(UTC)
     files = Files(sources_dir, room=_room())
     loaded = {spec.seed: load_federation(spec, files=files)}
-    spec = with_solved_noise(spec, loaded[spec.seed])
+    spec = experiment_plan.with_solved_noise(spec, loaded[spec.seed])
     runs = []
-    for one in repeated(spec) or [spec]:
+    for one in report_section.repeated(spec) or [spec]:
         if spec.federation.traits.draws_data and one.seed not in loaded:
             loaded[one.seed] = load_federation(one, files=files)
         federation = loaded.get(one.seed, loaded[spec.seed])
         # Another seed may deal other clients, with which the noise has to meet the target too.
-        cell = with_start(Cell(with_solved_noise(one, federation), federation), open_artifact)
+        cell = experiment_plan.with_start(
+            Cell(experiment_plan.with_solved_noise(one, federation), federation), open_artifact
+        )
         check_attacks(cell)
         runs.append(new_run(cell, experiment_id=str(uuid_utils.uuid7()), started_at=started))
-        refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
-    show_warnings(
+        experiment_plan.refuse_without_room(runs[-1].spec, runs[-1].ledger.ledger_context)
+    output.show_warnings(
         spec_doubts(
             runs[0].spec,
             training_clients=training_clients(runs[0].federation.clients, spec.federation),
@@ -143,7 +107,7 @@ def run_locally(
         )
     )
     # Others first: the report of the run that was asked for speaks of them.
-    found: list[SeedFigures] = []
+    found: list[report_section.SeedFigures] = []
     others = runs[1:]
     for positions in stacks([one.cell for one in others]):
         group = [others[position] for position in positions]
@@ -157,8 +121,8 @@ def run_locally(
     report, material = _report(played, sweep=_sweep_section(runs), attacks=attacks)
     if len(runs) > 1:
         own = _seed_figures(played.run, report)
-        section = repeats_section([own, *found], asked=spec.repeats)
-        report = with_repeats(report, section, gates=spec.gates)
+        section = report_section.repeats_section([own, *found], asked=spec.repeats)
+        report = report_section.with_repeats(report, section, gates=spec.gates)
     return LocalRun(**vars(played), report=report, model=material.model, attacks=attacks)
 
 
@@ -189,11 +153,13 @@ def _report(
     try:
         return checked_report(material, played.result), material
     except FiguresDisagreeError as error:
-        raise CommandError(f"the run failed: {error}") from None
+        raise output.CommandError(f"the run failed: {error}") from None
 
 
-def _seed_figures(run: Run, document: dict[str, Any]) -> SeedFigures:
-    return SeedFigures(run.spec.seed, run.experiment_id, shown_figures(document))
+def _seed_figures(run: Run, document: dict[str, Any]) -> report_section.SeedFigures:
+    return report_section.SeedFigures(
+        run.spec.seed, run.experiment_id, report_section.shown_figures(document)
+    )
 
 
 def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
@@ -207,7 +173,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
             experiment_id=run.experiment_id, federation_id=run.federation.fingerprint, **vars(cost)
         )
         for run in runs
-        for cost in planned_costs(run.spec, run.ledger.ledger_context)
+        for cost in experiment_plan.planned_costs(run.spec, run.ledger.ledger_context)
     ]
     place = CellPlace(
         sweep_id=runs[0].experiment_id,
@@ -217,7 +183,7 @@ def _sweep_section(runs: Sequence[Run]) -> SweepSection | None:
         values={"seed": spec.seed},
         facts=facts,
     )
-    return sweep_section(place, reserved, tries=[run.experiment_id for run in runs])
+    return report_section.sweep_section(place, reserved, tries=[run.experiment_id for run in runs])
 
 
 def _room() -> DataRoom:
@@ -226,7 +192,7 @@ def _room() -> DataRoom:
     if not asked:
         return DataRoom()
     if not asked.isdecimal() or not int(asked):
-        raise usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
+        raise output.usage_error(f"{_MEMORY} is {asked!r}; give bytes as a whole number above 0")
     return DataRoom(memory_bytes=int(asked))
 
 
@@ -235,12 +201,12 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     try:
         import_worker_extra()
     except MissingLibraryError as error:
-        raise CommandError(str(error)) from None
+        raise output.CommandError(str(error)) from None
     # Torch takes seconds to import, which a spec that does not fit its data need not wait for.
     from fedaudit.attacks.played_runs import FollowedRuns, played_blocks
     from fedaudit.training.stack import Stack
 
-    check_device(device)
+    options.check_device(device)
     trainer = Stack([run.cell for run in runs], device=device)
     beside = FollowedRuns(runs, trainer, device=device)
     sinks = [MemorySink(run.ledger.ledger_context) for run in runs]
@@ -253,73 +219,74 @@ def _play(runs: Sequence[Run], *, device: str, progress: Callable[[int], None]) 
     ]
 
 
-app = typer.Typer()
+app = Typer()
 
 
 @app.command()
 def run(
-    spec: Spec,
+    spec: options.Spec,
     *,
-    as_json: AsJson = False,
+    as_json: options.AsJson = False,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Folder for report.json, report.html and ledger.ndjson."),
+        Path | None, Option("--out", help="Folder for report.json, report.html and ledger.ndjson.")
     ] = None,
-    sources_dir: SourcesDir = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda:0.")] = "cpu",
-    artifact: Artifacts = None,
+    sources_dir: options.SourcesDir = None,
+    device: Annotated[str, Option(help="cpu, or cuda:0.")] = "cpu",
+    artifact: options.Artifacts = None,
 ) -> None:
     """Train and audit in this process, without a service, and print the report."""
-    asked = read_spec(spec)
-    folder = None if out is None else writable_folder(out)
-    beside = Path() if spec == STANDARD_INPUT else Path(spec).parent
-    below = sources_dir or sources_dir_of_environment() or beside
+    asked = options.read_spec(spec)
+    folder = None if out is None else output.writable_folder(out)
+    beside = Path() if spec == options.STANDARD_INPUT else Path(spec).parent
+    below = sources_dir or options.sources_dir_of_environment() or beside
     for name in asked.federation.traits.files:
         if not (below / name).exists():
             where = f"there is no file '{name}' below {below.absolute()}"
-            raise usage_error(f"{where}; correct its path, or name its folder by --sources-dir")
-    with progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
+            raise output.usage_error(
+                f"{where}; correct its path, or name its folder by --sources-dir"
+            )
+    with output.progress_bars(asked.name, {"rounds": asked.training.rounds_played}) as progress:
         done = run_locally(
             asked,
             sources_dir=below,
             device=device,
             progress=progress,
-            open_artifact=named_contents(artifact or []).get,
+            open_artifact=options.named_contents(artifact or []).get,
         )
     try:
-        write_answer(done.report, show, as_json=as_json)
+        output.write_answer(done.report, show, as_json=as_json)
     finally:  # What cannot be printed is written all the same.
         if folder is not None:
             _save(done, folder)
-    raise typer.Exit(_outcome(done))
+    raise Exit(_outcome(done))
 
 
-def _outcome(done: LocalRun) -> ExitCode:
+def _outcome(done: LocalRun) -> output.ExitCode:
     if done.report["experiment"]["status"] == "failed":
-        say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
-        return ExitCode.FAILED
+        output.say(f"fedaudit: the run failed ({done.report['utility']['stopped_by']})")
+        return output.ExitCode.FAILED
     if alarms := sum(one["alarm"] is not None for one in done.report["attacks"]):
-        say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
-        return ExitCode.FAILED
-    return gate_exit(done.report["gate_outcome"])
+        output.say(f"fedaudit: {alarms} of {len(done.report['attacks'])} attacks raised an alarm")
+        return output.ExitCode.FAILED
+    return output.gate_exit(done.report["gate_outcome"])
 
 
 def _save(done: LocalRun, folder: Path) -> None:
     files: dict[str, Iterable[bytes]] = {
-        "report.json": [json_line(done.report)],
+        "report.json": [output.json_line(done.report)],
         "report.html": [render(done.report, done.series).encode()],
-        "ledger.ndjson": (json_line(line, pretty=False) for line in done.ledger.lines()),
+        "ledger.ndjson": (output.json_line(line, pretty=False) for line in done.ledger.lines()),
     }
     if (salt := done.run.ledger.salt) is not None:
-        files["ledger-salt.json"] = [json_line({"salt": salt.hex()})]
+        files["ledger-salt.json"] = [output.json_line({"salt": salt.hex()})]
     if (records := done.result.records) is not None:
         files["record-table.csv"] = records.csv(done.run.federation.client_names)
     if isinstance(done.model, str):
-        say(f"no model is written: {done.model}")
+        output.say(f"no model is written: {done.model}")
     else:
         files["model.safetensors"] = [done.model.data]
         files["model-card.md"] = [str(reading(done.report, "model-card")).encode()]
-        files["model-layout.json"] = [json_line(done.model.layout)]
-    names = [write_below(folder, name, pieces) for name, pieces in files.items()]
-    names += write_attack_files(done.attacks, folder)
-    say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")
+        files["model-layout.json"] = [output.json_line(done.model.layout)]
+    names = [output.write_below(folder, name, pieces) for name, pieces in files.items()]
+    names += output.write_attack_files(done.attacks, folder)
+    output.say(f"{', '.join(names[:-1])} and {names[-1]} are in {folder}")

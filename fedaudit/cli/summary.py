@@ -19,7 +19,7 @@ from fedaudit.reports.sections.guarantee import guarantee_words, is_unbounded, p
 from fedaudit.reports.sections.part import FigureRow, figure_rows, verdict_lines
 from fedaudit.reports.sections.ranking import RankingFigures
 from fedaudit.reports.sections.utility import ENDING_WORDS
-from fedaudit.reports.verdict.cost import level_in_words
+from fedaudit.reports.verdict.cost import Bound
 
 Report = Mapping[str, Any]
 
@@ -101,7 +101,7 @@ def _costs(report: Report) -> dict[str, str]:
             for one in privacy["epsilon"]
         )
         costs["epsilon"] = "\n".join(map(_epsilon, proven))
-        costs["a guess"] = level_in_words(report)
+        costs["a guess"] = Bound(report).in_words
     return costs
 
 

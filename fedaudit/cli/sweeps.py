@@ -6,20 +6,11 @@ from contextlib import closing
 from itertools import groupby
 from typing import Annotated, Any, cast
 
-import typer
 from rich.markup import escape
+from typer import Argument, Exit, Option, Typer
 
+from fedaudit.cli import output
 from fedaudit.cli.options import AsJson, IdempotencyKey, read_value
-from fedaudit.cli.output import (
-    ExitCode,
-    print_columns,
-    progress_bars,
-    say,
-    show_warnings,
-    standard_output,
-    write_json,
-    write_line,
-)
 from fedaudit.cli.remote import checked_key, connected
 from fedaudit.spec.parse import parse_spec
 from fedaudit.spec.registration import waits_for_registration
@@ -62,7 +53,7 @@ def show_planned_cells(cells: Sequence[Mapping[str, Any]]) -> None:
 
 def show_costs(costs: Json, facts: Json) -> None:
     """What all cells cost together, and what that is worth."""
-    standard_output().print("\n[bold]What the sweep costs together[/bold]")
+    output.standard_output().print("\n[bold]What the sweep costs together[/bold]")
     stated = cast("sweep_costs.SweepCosts", costs)
     lines = cost_lines(stated)
     # Unbounded costs mostly share one reason, under every figure.
@@ -114,14 +105,14 @@ def _figure(row: sweep_table.SweepRow, name: str) -> str:
 
 def _item(text: str) -> None:
     """A sentence, its further lines set in; whole in a file or pipe."""
-    console = standard_output()
+    console = output.standard_output()
     width = 10_000 if console.soft_wrap else console.width
     lines = textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
     console.print("\n".join(lines), markup=False)
 
 
 def _print(columns: Mapping[str, Cells]) -> None:
-    print_columns({_broken(head): cells for head, cells in columns.items()})
+    output.print_columns({_broken(head): cells for head, cells in columns.items()})
 
 
 def _broken(head: str) -> str:
@@ -135,10 +126,10 @@ def _broken(head: str) -> str:
     return "\n".join(lines)
 
 
-app = typer.Typer()
-sweeps = typer.Typer(no_args_is_help=True)
+app = Typer()
+sweeps = Typer(no_args_is_help=True)
 app.add_typer(sweeps, name="sweeps")
-SweepId = Annotated[str, typer.Argument(metavar="ID", help="The sweep's id.")]
+SweepId = Annotated[str, Argument(metavar="ID", help="The sweep's id.")]
 
 
 @sweeps.command("table")
@@ -152,21 +143,18 @@ def sweeps_table(sweep_id: SweepId) -> None:
 def sweeps_watch(sweep_id: SweepId, *, as_json: AsJson = False) -> None:
     """Follow a sweep until all cells have ended, and print its table."""
     with connected() as client:
-        raise typer.Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
+        raise Exit(end_of(client, client.sweep(sweep_id), as_json=as_json))
 
 
 @app.command()
 def sweep(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A sweep as YAML or JSON; - is stdin.")
-    ],
+    file: Annotated[str, Argument(metavar="FILE", help="A sweep as YAML or JSON; - is stdin.")],
     *,
     wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Follow it to its end, and print its table.")
+        bool, Option("--wait/--no-wait", help="Follow it to its end, and print its table.")
     ] = True,
     dry_run: Annotated[
-        bool,
-        typer.Option("--dry-run", help="Print the cells and what they would cost; start nothing."),
+        bool, Option("--dry-run", help="Print the cells and what they would cost; start nothing.")
     ] = False,
     as_json: AsJson = False,
     idempotency_key: IdempotencyKey = None,
@@ -180,38 +168,38 @@ def sweep(
     asked = _checked(read_value(file))
     with connected() as client:
         if dry_run:
-            raise typer.Exit(_project(client, asked, as_json=as_json))
+            raise Exit(_project(client, asked, as_json=as_json))
         submitted = client.submit_sweep(
             asked.model_dump(mode="json"), idempotency_key=idempotency_key
         )
-        show_warnings(submitted["warnings"])
+        output.show_warnings(submitted["warnings"])
         if wait:
-            say(f"submitted as {submitted['id']}, {submitted['progress']['cells']} cells")
-            raise typer.Exit(end_of(client, submitted, as_json=as_json))
+            output.say(f"submitted as {submitted['id']}, {submitted['progress']['cells']} cells")
+            raise Exit(end_of(client, submitted, as_json=as_json))
         if as_json:
-            write_json(submitted)
+            output.write_json(submitted)
         else:
             id_, words = submitted["id"], statuses_words(submitted)
-            write_line(f"{id_}  {submitted['status']}  {words}  {submitted['name']}")
-            say(f"its page: {client.page('sweeps/{}', id_)}")
+            output.write_line(f"{id_}  {submitted['status']}  {words}  {submitted['name']}")
+            output.say(f"its page: {client.page('sweeps/{}', id_)}")
 
 
-def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> ExitCode:
+def _project(client: Client, asked: SweepSpec, *, as_json: bool) -> output.ExitCode:
     """Print the cells of a sweep and what they would cost together; nothing is stored."""
     found = client.project_sweep(asked.model_dump(mode="json"))
     cells = [dict(cell.values) for cell in expand(asked)]
     if as_json:
-        write_json({**found, "values": cells})
+        output.write_json({**found, "values": cells})
     else:
-        write_line(f"{found['cells']} cells")
+        output.write_line(f"{found['cells']} cells")
         if found["costs"] is not None:
             show_costs(found["costs"], found["facts"])
-        show_warnings(found["warnings"])
+        output.show_warnings(found["warnings"])
         show_planned_cells(cells)
     if not found["has_room"]:
-        say(f"it would be refused: {found['detail']}")
-        return ExitCode.FAILED
-    return ExitCode.DONE
+        output.say(f"it would be refused: {found['detail']}")
+        return output.ExitCode.FAILED
+    return output.ExitCode.DONE
 
 
 def _checked(value: Any) -> SweepSpec:
@@ -223,7 +211,7 @@ def _checked(value: Any) -> SweepSpec:
     return sweep
 
 
-def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:
+def end_of(client: Client, sweep: Json, *, as_json: bool) -> output.ExitCode:
     """Follow a sweep to its end, and print its table."""
     ended = _followed(client, sweep)
     table = None
@@ -231,31 +219,31 @@ def end_of(client: Client, sweep: Json, *, as_json: bool) -> ExitCode:
         table = client.sweep_table(ended["id"])
     except ForbiddenError:
         # A key that only runs experiments is enough to have run these.
-        say("the key may not read reports, so the table is not shown here")
+        output.say("the key may not read reports, so the table is not shown here")
     if as_json:
-        write_json({**ended, "table": table})
+        output.write_json({**ended, "table": table})
     else:
         if table is not None:
             show_table(table)
         show_costs(ended["costs"], ended["facts"])
-        write_line(f"page: {client.page('sweeps/{}', ended['id'])}")
+        output.write_line(f"page: {client.page('sweeps/{}', ended['id'])}")
     return _outcome(ended)
 
 
-def _outcome(sweep: Json) -> ExitCode:
+def _outcome(sweep: Json) -> output.ExitCode:
     outcomes = [cell["gate_outcome"] for cell in sweep["cells"] if cell["gate_outcome"]]
     if outcomes:
         passed = sum(outcome == "pass" for outcome in outcomes)
-        say(f"{passed} of {len(outcomes)} cells with gates passed them")
+        output.say(f"{passed} of {len(outcomes)} cells with gates passed them")
     progress = sweep["progress"]
     if progress["statuses"].get("succeeded", 0) == progress["cells"]:
-        return ExitCode.DONE
-    say(f"fedaudit: of {progress['cells']} cells {statuses_words(sweep)}")
+        return output.ExitCode.DONE
+    output.say(f"fedaudit: of {progress['cells']} cells {statuses_words(sweep)}")
     reasons = {cell["status_reason"] for cell in sweep["cells"] if cell["status_reason"]}
     if reasons:
-        say(f"reasons: {', '.join(sorted(reasons))}")
-    say(f"to try the others again: fedaudit api POST sweeps/{sweep['id']}/retry")
-    return ExitCode.FAILED
+        output.say(f"reasons: {', '.join(sorted(reasons))}")
+    output.say(f"to try the others again: fedaudit api POST sweeps/{sweep['id']}/retry")
+    return output.ExitCode.FAILED
 
 
 def _followed(client: Client, sweep: Json) -> Json:
@@ -263,7 +251,7 @@ def _followed(client: Client, sweep: Json) -> Json:
     id_, progress, ended = sweep["id"], sweep["progress"], sweep
     try:
         with (
-            progress_bars(
+            output.progress_bars(
                 sweep["name"],
                 {"cells ended": progress["cells"], "rounds": progress["rounds_total"]},
             ) as advance,
@@ -272,7 +260,7 @@ def _followed(client: Client, sweep: Json) -> Json:
             for ended in states:
                 advance(ended["progress"]["ended"], ended["progress"]["rounds"])
     except KeyboardInterrupt:
-        say(f"\nit goes on; to follow it again: fedaudit sweeps watch {id_}")
-        say(f"to end it: fedaudit api POST sweeps/{id_}/cancel")
+        output.say(f"\nit goes on; to follow it again: fedaudit sweeps watch {id_}")
+        output.say(f"to end it: fedaudit api POST sweeps/{id_}/cancel")
         raise
     return ended

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Annotated, NoReturn
 
-import typer
+from typer import Option, Typer
 
 from fedaudit.cli.installation import (
     SCOPES,
@@ -205,11 +205,11 @@ def _status(url: str, **headers: str) -> int | None:
         return None
 
 
-app = typer.Typer()
+app = Typer()
 DEFAULT_PORT = 8765
 Port = Annotated[
     int | None,
-    typer.Option(
+    Option(
         min=0,
         max=65535,
         help="Port to listen on; 0 takes a free one.",
@@ -224,23 +224,21 @@ _CUDA = re.compile(r"cuda:(\d+(?:,\d+)*)")
 @app.command()
 def up(
     *,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Port = None,
     data_dir: DataDir = None,
     sources_dir: SourcesDir = None,
     device: Annotated[
-        str, typer.Option(help="What trains: cpu, or cuda:0, where specs of device cpu wait.")
+        str, Option(help="What trains: cpu, or cuda:0, where specs of device cpu wait.")
     ] = "cpu",
     person: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="Whom the first key is for: sign-offs are in this name.",
             show_default="the name of this account",
         ),
     ] = None,
-    open_browser: Annotated[
-        bool, typer.Option("--open", help="Open the pages in the browser.")
-    ] = False,
+    open_browser: Annotated[bool, Option("--open", help="Open the pages in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start the whole service: API, worker and sweeper. Ctrl-C stops it."""
@@ -285,7 +283,7 @@ def up(
 @app.command()
 def worker(
     *,
-    device: Annotated[str, typer.Option(help="cpu, cuda:0, or cuda:0,1 for one process each.")],
+    device: Annotated[str, Option(help="cpu, cuda:0, or cuda:0,1 for one process each.")],
     data_dir: DataDir = None,
     sources_dir: SourcesDir = None,
 ) -> None:

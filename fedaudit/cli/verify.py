@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Annotated, Any
 
-import typer
+from typer import Argument, Exit, Option, Typer
 
 from fedaudit.cli.options import AsJson, ExperimentId, trusted_keys
 from fedaudit.cli.output import (
@@ -45,7 +45,7 @@ from fedaudit.spec.canonical import canonical_json
 from fedaudit_client.client import Client
 from fedaudit_client.errors import ForbiddenError, NotFoundError, ProblemError
 
-app = typer.Typer()
+app = Typer()
 _EXIT = {VALID: ExitCode.DONE, ALTERED: ExitCode.FAILED, UNTRUSTED: ExitCode.NO_EVIDENCE}
 _MARKS: dict[CheckOutcome, str] = {"pass": "ok", "fail": "FAIL", "unchecked": "?"}
 _OF_LEDGERS = ("entries", "ledger_hash", "chain_head", "sign_offs", "later_attacks")
@@ -56,22 +56,20 @@ _WITHOUT_LEDGER = ("audit", "dossier")
 def verify_command(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="BUNDLE|FOLDER|ID",
             help="A file, a dossier's folder, an experiment, audit or ledger.",
         ),
     ],
     *,
     public_key: Annotated[
-        Path | None, typer.Option(help="PEM of the public keys that you trust, had from elsewhere.")
+        Path | None, Option(help="PEM of the public keys that you trust, had from elsewhere.")
     ] = None,
     as_json: AsJson = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Keep the bundle of an ID here.")
-    ] = None,
+    out: Annotated[Path | None, Option("--out", help="Keep the bundle of an ID here.")] = None,
     earlier: Annotated[
         list[Path] | None,
-        typer.Option(
+        Option(
             exists=True,
             dir_okay=False,
             help="A bundle, or the log's `checkpoint`, from before; may be repeated.",
@@ -79,7 +77,7 @@ def verify_command(
     ] = None,
     extract: Annotated[
         Path | None,
-        typer.Option(help="Write report, claims and the log of runs here, for others' verifiers."),
+        Option(help="Write report, claims and the log of runs here, for others' verifiers."),
     ] = None,
 ) -> None:
     """Exit 0 where all agrees under a trusted key, 1 where it was altered, 3 without such a key."""
@@ -106,7 +104,7 @@ def verify_command(
         write_json(_fields(found))
     else:
         _tell(found, trusted={key.key_id for key in trusted})
-    raise typer.Exit(_EXIT[found.verdict])
+    raise Exit(_EXIT[found.verdict])
 
 
 def _kept_head(path: Path) -> str:
@@ -241,7 +239,7 @@ def _tell(found: Verification, *, trusted: Set[str]) -> None:
 def dossier_command(
     experiment_id: ExperimentId,
     *,
-    out: Annotated[Path, typer.Option("--out", help="Write the files into this folder.")],
+    out: Annotated[Path, Option("--out", help="Write the files into this folder.")],
 ) -> None:
     """Write what an output checker decides by: the report by the controls of SATRE, with hashes."""
     folder = writable_folder(out)

@@ -136,9 +136,11 @@ def gap_size(metric: str, value: float) -> str:
     return ""
 
 
-def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None) -> str:
+def gap_words(
+    metric: str, value: float, *, interval: tuple[float, float] | None, reference: str | None = None
+) -> str:
     """One sentence on a gap and its interval; '' where `gap_size` has none. The interval belongs to
-    the gap between the two groups that are furthest apart."""
+    the gap between the two groups that are furthest apart, or the `reference` and another."""
     size = gap_size(metric, value)
     if not size:
         return ""
@@ -147,8 +149,11 @@ def gap_words(metric: str, value: float, *, interval: tuple[float, float] | None
         sure = "" if ends is None else f" (its interval {ends})"
         if interval is not None and len({is_below_four_fifths(end) for end in interval}) == 2:
             size += ", though not for sure"
+        both = "lowest selection rate is {:.3g} of the highest"
+        if reference is not None:
+            both = f"lower selection rate of {reference} and one other is {{:.3g}} of the higher"
         return (
-            f"The lowest selection rate is {value:.3g} of the highest{sure}: {size}, the threshold "
+            f"The {both.format(value)}{sure}: {size}, the threshold "
             "for selections by employers in the US; other uses have no standard."
         )
     sure = ""

@@ -373,9 +373,12 @@ def gap_interval(
     """The range of the widest gap that the pairs' intervals allow; `otherwise`: why there is none.
     `pairs` [groups, groups]: the pairs compared, in both directions."""
     found = np.concatenate([_LOWER_ENDS[kind](one)[pairs] for one in rates])
-    if not len(found) or not np.isfinite(found).all():
-        return otherwise
-    least, most = float(found.min()), float(found.max())
+    return gap_range(found, kind) if len(found) and np.isfinite(found).all() else otherwise
+
+
+def gap_range(lower: Floats, kind: Kind) -> Interval:
+    """The same from the `lower` ends of all pairs, both ways, in all rates: [any]."""
+    least, most = float(lower.min()), float(lower.max())
     match kind:
         case "difference":
             # The upper end of a pair is the lower one the other way round.

@@ -17,7 +17,7 @@ published beside it.
 import hashlib
 import hmac
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal, assert_never
@@ -26,9 +26,8 @@ import numpy as np
 
 from fedaudit.arrays import Bools, Floats, Ints
 from fedaudit.fairness.gaps import RATE_COUNTS
-from fedaudit.fairness.intervals import Interval, compared_pairs
+from fedaudit.fairness.intervals import Interval, compared_pairs, gap_range
 from fedaudit.fairness.joint_disclosure import Population
-from fedaudit.number_text import round_step
 from fedaudit.spec.metrics import COUNTS, METRICS, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
@@ -125,44 +124,8 @@ def _digest(ids: Ints) -> bytes:
     return hashlib.sha256(np.sort(ids).astype("<i8").tobytes()).digest()
 
 
-_SAME = 1e-9
-"""Share of a step: a figure on a step stays there, whatever its last bits."""
-
-
 ROUNDED_AWAY = "rounding leaves nothing of it: it is a share of too few rows"
 """Why a figure in steps of 1 is not shown."""
-
-
-def step_of(rows: int, *, base: int) -> float:
-    """The width of steps for shares of so many rows: the share of `base` rows, or a little more. It
-    is one, two or five times a power of ten, and 1 for fewer rows than the base."""
-    return 1.0 if rows <= base else min(1.0, round_step(base / rows))
-
-
-def nearest(value: float, step: float) -> float:
-    """The nearest whole number of steps."""
-    return without_dust(round(value / step) * step)
-
-
-def outward(low: float, high: float, step: float) -> tuple[float, float]:
-    """The interval widened to whole numbers of steps."""
-    return (
-        without_dust(math.floor(low / step + _SAME) * step),
-        without_dust(math.ceil(high / step - _SAME) * step),
-    )
-
-
-def digit_step(value: float) -> float:
-    """The step of two significant digits."""
-    if value == 0 or not math.isfinite(value):
-        return 1.0
-    return float(10.0 ** (math.floor(math.log10(abs(value))) - 1))
-
-
-def without_dust(value: float) -> float:
-    """A step, or a difference of decimals, without binary rounding errors, which look exact and
-    mean nothing."""
-    return float(f"{value:.12g}")
 
 
 Counts = Ints
@@ -209,6 +172,10 @@ _PLACES = np.linspace(0.0, 1.0, 4001)
 """The rates that are tried; ends are moved outward to the next one."""
 _DIFFERENCES = np.linspace(-1.0, 1.0, 8001)
 METHOD = "noised-counts"
+_APART: Mapping[Kind, Callable[[Floats, Floats], Floats]] = {
+    "difference": np.subtract,
+    "ratio": np.divide,
+}
 
 Bounds = tuple[Floats, Floats]
 """Lower and upper ends, [groups] each."""
@@ -228,7 +195,9 @@ def noised_intervals(
         # Of all groups: noise took part in deciding which of them are shown.
         share = (1 - level) / (len(rates) * len(counts))
         bounds = [rate_bounds(counts, rate, noised, share=share) for rate in rates]
-        found[name] = _gap([(low[shown], high[shown]) for low, high in bounds], pairs, metric.kind)
+        apart = _APART[metric.kind]
+        lower = [apart(low[shown][:, np.newaxis], high[shown])[pairs] for low, high in bounds]
+        found[name] = gap_range(np.concatenate(lower), metric.kind)
     return found
 
 
@@ -281,26 +250,3 @@ def _critical(share: float, noised: NoisedCounts) -> float:
     if noised.tail == "gaussian":
         return normal
     return max(normal, -math.log(share) / math.sqrt(2))
-
-
-def _gap(bounds: Sequence[Bounds], pairs: Bools, kind: Kind) -> Interval:
-    """The worst gap that the intervals of some rates allow, and the least."""
-    one, other = np.nonzero(pairs)
-    match kind:
-        case "difference":
-            lows = [float((low[one] - high[other]).max()) for low, high in bounds]
-            highs = [float((high[one] - low[other]).max()) for low, high in bounds]
-            return Interval(max(0.0, *lows), max(highs))
-        case "ratio":
-            lows = [float(_over(low[one], high[other], 0.0).min()) for low, high in bounds]
-            highs = [float(_over(high[one], low[other], 1.0).min()) for low, high in bounds]
-            return Interval(min(lows), min(highs))
-        case _:
-            assert_never(kind)
-
-
-def _over(one: Floats, other: Floats, otherwise: float) -> Floats:
-    """One over the other, not above 1; `otherwise` where the other is 0."""
-    found = np.full_like(one, otherwise)
-    np.divide(one, other, out=found, where=other > 0)
-    return np.minimum(found, 1.0)

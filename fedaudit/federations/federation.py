@@ -112,6 +112,8 @@ class Federation:
     They may train."""
     joined_table: str | None = None
     """SHA-256 (hex) of the public table that the rows were joined with; None without one."""
+    rows_dropped: int = 0
+    """How many more rows the data have, which loading left out for an empty cell."""
     rows_removed: int = 0
     """How many more rows there were, of held-out clients, that it leaves out. Confidential."""
     is_outline: bool = False

@@ -272,6 +272,26 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
 
 
+def agreed_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
+    """Rules that leave no group of their attribute out, and tell outcomes apart. Raises
+    InvalidInputError as `outcome_rules`, and where they do not."""
+    rules = outcome_rules(federation, fairness)
+    if isinstance(fairness.favourable, list):
+        (name,) = fairness.favourable[0].group
+        ruled = {rule.group[name] for rule in fairness.favourable}
+        if left := [one for one in federation.attribute(name).values if one not in ruled]:
+            why = f"no rule is for {name} {listed_values(left)}, so no figure would count these"
+            raise error_at(_WHERE, f"{why}; give every group a rule")
+    sets = [one for one in rules.values if isinstance(one, frozenset)]
+    if any(len(one) in (0, len(federation.classes)) for one in sets):
+        raise error_at(
+            _WHERE,
+            f"by this rule every outcome of {federation.target_name!r} is favourable, or none is "
+            f"({listed_values(federation.classes)}); name those that are good for people",
+        )
+    return rules
+
+
 def _bound(rule: Rule, where: str) -> float:
     if isinstance(rule.value, list | str):
         raise error_at(

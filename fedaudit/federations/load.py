@@ -10,7 +10,7 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.groups import compared, left_out_rows, outcome_rules, with_intersections
+from fedaudit.federations.groups import agreed_rules, compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
@@ -274,13 +274,15 @@ def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[Fi
             if place < 0
         ]
         repeated = repeated_labels([label_of(words, value) or value for value in known])
+        owner = {as_read(value): value for value in known}
         faults += [
             FieldError(
                 pointer("federation", "labels", column, code),
                 f"{label!r} is what another group of {column!r} is called; give it another label",
             )
             for (code, label), place in zip(words.items(), places, strict=True)
-            if place >= 0 and label in repeated
+            if place >= 0
+            and (label in repeated or owner.get(as_read(label), known[place]) != known[place])
         ]
     return faults
 
@@ -300,7 +302,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
             *federation_label_faults(spec.federation.labels, federation),
         ]
     )
-    outcome_rules(federation, spec.fairness)
+    agreed_rules(federation, spec.fairness)
 
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> Iterator[FieldError]:

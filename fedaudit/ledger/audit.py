@@ -11,14 +11,7 @@ import numpy as np
 
 from fedaudit.arrays import Ints, Turns
 from fedaudit.ledger.columns import EntryColumns, alike
-from fedaudit.ledger.encoding import (
-    EntryEncoder,
-    LedgerHash,
-    genesis,
-    link,
-    placed_bytes,
-    placed_of,
-)
+from fedaudit.ledger.encoding import EntryEncoder, LedgerHash, genesis, link, placed_of, placements
 from fedaudit.ledger.rows import (
     InputsReader,
     UnreadableRow,
@@ -150,7 +143,7 @@ class LedgerAudit:
         more: Container[int] = () if entries is None else _with_more_than_encoded(entries)
         # The clusters of each row as its link hashes them.
         if entries is None:
-            placed = [placed_bytes(np.asarray(row.clusters)) for row in rows]
+            placed = [placements(np.asarray(row.clusters)) for row in rows]
         else:
             placed = placed_of(entries)
         for number, (row, computed, clusters) in enumerate(zip(rows, digests, placed, strict=True)):

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedaudit.arrays import Floats, Ints32
+from fedaudit.arrays import Floats, Ints, Ints32
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.columns import EntryColumns
 from fedaudit.ledger.encoding import LedgerHash
@@ -33,14 +33,7 @@ from fedaudit.privacy.accounting.privacy_events import (
     event_from_dict,
 )
 from fedaudit.privacy.declared.figures import Drawn
-from fedaudit.privacy.declared.histories import (
-    Charge,
-    Counts,
-    Histories,
-    Tally,
-    distinct,
-    renyi_epsilons,
-)
+from fedaudit.privacy.declared.histories import Charge, Histories, Tally, distinct, renyi_epsilons
 from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.stored import Key, KeyedDigest, LedgerRow
@@ -143,11 +136,9 @@ class Declared(Protocol):
     """A declared round as it is stored."""
 
     round: Any
-    content_hash: Any
     event: Any
     participants: Any
     failures: Any
-    over_budget: Any
     reserved: Any
     reservations: Any
     groups: Any
@@ -161,9 +152,6 @@ class Reserved(Protocol):
     """What was reserved for one round, as it is stored."""
 
     round: Any
-    event: Any
-    admitted: Any
-    denied: Any
     replaced: Any
     state: Any
     reserved_at: Any
@@ -276,7 +264,7 @@ def state_hash(
     return hmac.digest(secret, _STATE + b"".join(parts), hashlib.sha256).hex()
 
 
-def significant(tally: Tally) -> Counts:
+def significant(tally: Tally) -> Ints:
     """The counts that are in use: up to the last subject that was charged, and only the first where
     everyone is charged alike."""
     counts = tally.counts[:1] if tally.charge.everyone else tally.counts

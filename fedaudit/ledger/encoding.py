@@ -261,14 +261,14 @@ def genesis(experiment_id: str) -> bytes:
     return hashlib.sha256(_GENESIS + experiment_id.encode("utf-8")).digest()
 
 
-def placed_bytes(clusters: NDArray[np.integer]) -> bytes:
+def placements(clusters: NDArray[np.integer]) -> bytes:
     """The clusters as links hash them, `CLUSTER_BYTES` each."""
     return clusters.astype("<i2").tobytes()
 
 
 def placed_of(entries: EntryColumns) -> list[bytes]:
     """The same of each entry."""
-    placed = placed_bytes(entries.clusters)
+    placed = placements(entries.clusters)
     return [placed[CLUSTER_BYTES * one.start : CLUSTER_BYTES * one.stop] for one in entries.spans]
 
 
@@ -277,7 +277,7 @@ def link(
 ) -> bytes:
     """The link of an entry: the previous link, its digest and its clusters, hashed together.
 
-    `placed`: the clusters in the form of `placed_bytes`, in the order in which the row holds them.
+    `placed`: the clusters in the form of `placements`, in the order in which the row holds them.
     They are not part of the digest, since they cost nothing, but must not change in the row either.
     `declaration`: of a declared round, the keyed hash of what it declared beside its entries
     (`fedaudit.ledger.declared`); None where there is none, as in every run and in rounds that

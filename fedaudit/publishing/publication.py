@@ -19,11 +19,10 @@ from fedaudit.privacy.accounting.privacy_events import GuaranteeKind
 from fedaudit.reports.charts.report_charts import FIGURES as BY_ROUND
 from fedaudit.reports.declared.tested_noise import status_of
 from fedaudit.reports.figures import COUNTED, PRIVACY, figures_of, parsed
-from fedaudit.reports.later import judged_later
 from fedaudit.reports.page.html import render
 from fedaudit.reports.readings import facts
 from fedaudit.reports.readings.readings import READINGS, reading
-from fedaudit.reports.report import Report, report_hash
+from fedaudit.reports.report import Report, judged_later, report_hash
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import (
     condition_of,
@@ -31,7 +30,7 @@ from fedaudit.reports.sections.guarantee import (
     guarantee_words,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.sections.utility import personal_method, why_not_useful
 from fedaudit.reports.verdict.cost import cost_part, epsilon_words
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit_client.client import Client
@@ -53,7 +52,7 @@ def report_figures(document: Mapping[str, Any], report: Report) -> Figures:
         if figure.attribute:
             section = f"{fairness_section(document)}/{figure.attribute}"
         elif figure.section == "utility":
-            section = "utility"
+            section = _utility_section(document)
         against = f"_{figure.observer}" if figure.observer else ""
         name = f"{section}/{figure.figure}{against}"
         found[name] = figure.value
@@ -77,7 +76,7 @@ def round_figures(
     and `gaps` are the service's lines."""
     withheld = {(one.attribute, one.figure) for one in figures_of(report) if one.value is None}
     sections = {
-        name: privacy_section(document, name) if name in PRIVACY else "utility"
+        name: privacy_section(document, name) if name in PRIVACY else _utility_section(document)
         for name in BY_ROUND
         if ("", name) not in withheld
     }
@@ -120,7 +119,13 @@ def privacy_section(report: Mapping[str, Any], figure: str) -> str:
 def fairness_section(report: Mapping[str, Any]) -> str:
     """The heading of gaps: the smallest gaps are those of a model that decides nothing, or is not
     shown to decide anything."""
-    return "fairness" if why_not_useful(report) is None else "fairness_no_evidence"
+    if why_not_useful(report) is not None:
+        return "fairness_no_evidence"
+    return "fairness_personal" if personal_method(report) else "fairness"
+
+
+def _utility_section(report: Mapping[str, Any]) -> str:
+    return "utility_personal" if personal_method(report) else "utility"
 
 
 class PublishingError(Exception):

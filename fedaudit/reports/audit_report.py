@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Keyring
-from fedaudit.reports.checks import Check, answer_check, check, failed
+from fedaudit.reports.checks import Check, answer_check
 from fedaudit.reports.gates.gate_results import OUTCOME_WORDS
 from fedaudit.reports.report import GateSection, gate_checks, gated, worded
 from fedaudit.reports.sections.fairness import FairnessSection
@@ -171,6 +171,8 @@ def _release(report: Mapping[str, Any]) -> Iterator[str]:
             "Not shown: that the predictions decide anything is not shown, "
             f"{utility['reasons']['degenerate']}."
         )
+    elif utility.get("too_good"):
+        yield "Suspiciously good: make sure that no prediction or score was made knowing the truth."
     if report["gate_outcome"] is None:
         yield "No gate was set, so it is not said how even the predictions must be."
     elif report["gate_outcome"] == "pass":
@@ -232,7 +234,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     """The checks, in the order in which they are reported; the rows of the evidence are read."""
     found = [*evidence.names, *evidence.checkpoints, *evidence.sign_offs]
     rows = sum(1 for _ in evidence.rows)
-    yield check(
+    yield Check.of(
         "ledger.absent",
         not found and not rows,
         good="there is no ledger: an audit of predictions spends nothing",
@@ -240,7 +242,7 @@ def audit_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     )
     report = evidence.report
     if report is None:
-        yield failed("report.present", "an audit's report is missing")
+        yield Check.failed("report.present", "an audit's report is missing")
         return
     # A worker signs every audit, so one without a signature has lost it.
     yield signature_check(report, keyring, with_checkpoints=True)

@@ -1,13 +1,11 @@
 """The result of one check, and the comparisons that all share."""
 
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from fedaudit.spec.canonical import canonical_json
 from fedaudit.spec.errors import InvalidInputError
 
 Outcome = Literal["pass", "fail", "unchecked"]
@@ -26,29 +24,20 @@ class Check:
     outcome: Outcome
     detail: str
 
+    @classmethod
+    def of(cls, name: str, passed: bool, *, good: str, bad: str) -> Self:
+        """A check that was decided: passed or failed."""
+        return cls(name, "pass" if passed else "fail", good if passed else bad)
 
-def check(name: str, passed: bool, *, good: str, bad: str) -> Check:
-    """A check that was decided: passed or failed."""
-    return Check(name, "pass" if passed else "fail", good if passed else bad)
+    @classmethod
+    def failed(cls, name: str, why: str) -> Self:
+        """A check that cannot pass here."""
+        return cls(name, "fail", why)
 
-
-def failed(name: str, why: str) -> Check:
-    """A check that cannot pass here."""
-    return Check(name, "fail", why)
-
-
-def unchecked(name: str, why: str) -> Check:
-    """A check that could not be made because something is missing."""
-    return Check(name, "unchecked", why)
-
-
-def canonical_hash(value: Any) -> str | None:
-    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is no canonical
-    form."""
-    try:
-        return hashlib.sha256(canonical_json(value)).hexdigest()
-    except (ValueError, RecursionError):
-        return None
+    @classmethod
+    def unchecked(cls, name: str, why: str) -> Self:
+        """A check that could not be made because something is missing."""
+        return cls(name, "unchecked", why)
 
 
 def value_at(document: Any, *path: str) -> Any:
@@ -122,7 +111,7 @@ def agrees(
 ) -> Check:
     """Whether the report says at `path` what was found; `digits` as of `same`."""
     stated = value_at(report, *path.split("."))
-    return check(
+    return Check.of(
         name or f"report.{path.rpartition('.')[2]}",
         same(stated, found, digits=digits),
         good=f"{path} is equal to what was recomputed",
@@ -138,7 +127,7 @@ def answer_check(report: Mapping[str, Any], answer_of: Callable[[Mapping[str, An
         agree = _coded(report["answer"]) == _coded(found)
     except MALFORMED:
         agree = False
-    return check(
+    return Check.of(
         "report.answer",
         agree,
         good="the answer follows from the report's figures and gates",

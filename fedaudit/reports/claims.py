@@ -22,7 +22,6 @@ VERIFICATION = "https://in-toto.io/attestation/svr/v0.2"
 ML_BOM = "https://cyclonedx.org/bom"
 REPORT = "https://fedaudit/report/v1"
 MODEL_SIGNATURE = "https://model_signing/signature/v1.0"
-_VERIFIER = "https://fedaudit/verify/v1"
 _MODEL_FILE = "model.safetensors"
 _OF_REPORT = ("experiment", "answer", "guarantee", "privacy", "gates", "gate_outcome", "limits")
 _OF_GROUPS = ("accuracy", "auc", "loss", *RATES)
@@ -40,7 +39,7 @@ def claims_of(
         for one in verified
         if one.outcome == "pass"
     )
-    verifier = {"id": _VERIFIER, "policies": [_spec(report)]}
+    verifier = {"id": "https://fedaudit/verify/v1", "policies": [_spec(report)]}
     made = following(report, hashed)
     judged = {"verifier": verifier, "timeCreated": at, "properties": passed}
     made[VERIFICATION]["predicate"] = judged
@@ -193,8 +192,11 @@ def _declarations(report: Report, attacks: Sequence[Document]) -> dict[str, Any]
     if bounds_nothing(report.guarantee.mechanism):
         guarantee += ", which bounds nothing"
     stated = report.guarantee.statement
-    if report.repeats is not None and report.verdict_parts is not None:
-        stated += f" That is of the first seed. {report.verdict_parts.cost}"
+    if report.verdict_parts is not None:
+        if report.repeats is not None:
+            stated += f" That is of the first seed. {report.verdict_parts.cost}"
+        elif report.sweep is not None:
+            stated += f" {report.verdict_parts.cost}"
     claim = {
         "bom-ref": "guarantee",
         "target": "model",

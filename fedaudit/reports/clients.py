@@ -21,11 +21,6 @@ from fedaudit.spec.sources import RowSplit
 
 NOT_TRAINED = "did not train"
 _HELD_OUT = "none of its rows is scored"
-_PROTECTED = "fairness.noise protects the people held out, and this figure would have no noise"
-_SAMPLED = (
-    "rounds score samples of the held-out clients, whose figures less those of others would be "
-    "those of small clients; leave training.stopping.validation_clients out"
-)
 _SOME_ROWS = (
     "not all rows of the client are scored, and beside a report that scores them all its figure "
     "would be that of the few others; leave fairness.exclude and federation.scoring out"
@@ -105,9 +100,12 @@ def _accuracies(
     if scores.correct is None:
         why = NO_ACCURACY
     elif fairness.noise is not None:
-        why = _PROTECTED
+        why = "fairness.noise protects the people held out, and this figure would have no noise"
     elif sample is not None and sample < len(scores.clients):
-        why = _SAMPLED
+        why = (
+            "rounds score samples of the held-out clients, whose figures less those of others "
+            "would be those of small clients; leave training.stopping.validation_clients out"
+        )
     elif fairness.exclude or isinstance(material.spec.federation.scoring, RowSplit):
         why = _SOME_ROWS
     if why is not None or scores.correct is None:

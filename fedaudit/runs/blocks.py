@@ -25,7 +25,7 @@ from fedaudit.privacy.mechanisms.registry import why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE
 from fedaudit.randomness import CounterSource, EntropySource, Purpose, Source
 from fedaudit.reports.charts.report_charts import Series, drawn_rounds, series_of
-from fedaudit.reports.sections.noised_counts import WITHHELD
+from fedaudit.reports.sections.fairness import WITHHELD
 from fedaudit.runs.ledger_writer import RecordedRounds
 from fedaudit.runs.run import Run
 from fedaudit.spec.experiment import ExperimentSpec
@@ -138,7 +138,6 @@ _OF_HELD_OUT = ("selection_loss", "validation_loss", "accuracy")
 _NOT_VALIDATED = "this round was not validated"
 _NOT_FINITE = "the loss is not finite"
 _NO_ACCURACY = "the target is a number, so there is no accuracy"
-_NO_SEPARATION = "needs two or more hypotheses, and uploads to compare"
 _NO_ATTRIBUTE = "fairness.sensitive names no attribute"
 _SEVERAL = "fairness.sensitive names several attributes; see the fairness of the round"
 
@@ -223,7 +222,7 @@ def _why_missing(name: str, place: int, inputs: MechanismParameters) -> str:
     if name.startswith(("leakage", "epsilon")):
         return _why_no_cost(inputs)
     if name == "separation":
-        return _NO_SEPARATION
+        return "needs two or more hypotheses, and uploads to compare"
     if place < 0:
         return _NOT_VALIDATED
     return _NO_ACCURACY if name == "accuracy" else _NOT_FINITE

@@ -195,12 +195,13 @@ class ExperimentPlan:
     @property
     def doubts(self) -> list[str]:
         """What the spec asks for that protects no one, or in vain."""
-        epsilons = [float(str(one["value"])) for one in self.projection.epsilon]
+        costs = _training_costs(self.spec, self.ledger_context)
+        rising = sorted(costs, key=lambda one: one.amount)  # the last of a figure's is the largest
         return spec_doubts(
             self.spec,
             training_clients=self.training_clients,
             rows=self.federation.rows,
-            epsilon=max(epsilons, default=0.0),
+            costs={f"{one.figure}_max": one.amount for one in rising},
         )
 
     def stored_fields(self) -> dict[str, Any]:

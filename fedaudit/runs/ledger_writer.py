@@ -84,36 +84,27 @@ class RecordedRounds:
     """[rounds, subjects]: where each one's newest upload went, -1 for nowhere."""
 
 
+@dataclass(kw_only=True, eq=False)
 class LedgerWriter:
     """Turns rounds into ledger entries, in the order of (round, release, observer)."""
 
-    def __init__(
-        self,
-        *,
-        ledger_context: LedgerContext,
-        spendings: Sequence[Spending],
-        head: bytes,
-        salt: bytes | None = None,
-        entries: int = 0,
-        last_round: int = 0,
-        report_charged: bool = False,
-    ) -> None:
-        """`spendings`: against each of the context's observers.
+    ledger_context: LedgerContext
+    spendings: Sequence[Spending]
+    """Against each of the context's observers."""
+    head: bytes
+    """The link of the newest entry, or the experiment's genesis."""
+    salt: bytes | None = None
+    """That digests are keyed with, if they are."""
+    entries: int = 0
+    last_round: int = 0
+    """That of the newest entry, 0 without any."""
+    report_charged: bool = False
+    """Whether the held-out people were charged for the report."""
 
-        `head`: the link of the newest entry, or the experiment's genesis. `salt`: that digests are
-        keyed with, if they are. `entries`: how many there are. `last_round`: that of the newest, 0
-        without any. `report_charged`: whether the held-out people were charged for the report.
-        """
-        self.ledger_context = ledger_context
-        self.spendings = tuple(spendings)
-        self.head = head
-        self.salt = salt
-        self.entries = entries
-        self.last_round = last_round
-        self.report_charged = report_charged
-        self.clusters = np.full(len(ledger_context.subjects), -1, dtype=np.int16)
+    def __post_init__(self) -> None:
+        self.clusters = np.full(len(self.ledger_context.subjects), -1, dtype=np.int16)
         """The cluster of each client's newest upload, -1 for none."""
-        self._encoder = EntryEncoder(ledger_context.subjects, salt=salt)
+        self._encoder = EntryEncoder(self.ledger_context.subjects, salt=self.salt)
         self._hash = LedgerHash()
 
     @classmethod

@@ -31,6 +31,7 @@ from fedaudit.privacy.planning.cost_projection import (
     TargetedFigure,
     bearable_noise,
     enough,
+    expected_update,
     noise_ratio,
 )
 from fedaudit.runs.declared_facts import DeclaredFacts, nearest_power_of_two
@@ -60,7 +61,7 @@ _REACH = {"class": (3.0, 9.0), "number": (1.0, 3.0)}
 _ABOUT = "about {:.0f} rows, to the nearest power of two: one row more or less is not seen"
 _UNKNOWN_SHARE = (
     "how often an outcome occurs is not known: where one is rare, as one in fifty, the model "
-    "may decide nothing, whatever is expected here; declare a `decision.threshold` near its share"
+    "may decide nothing, whatever is expected here"
 )
 _UNKNOWN_MIDDLE = (
     "where values are is not declared: where most are far from 0 and near each other, as 3 and 4, "
@@ -73,9 +74,9 @@ _OF_RARE = 2.0, 0.3
 """The clip of records, and a step's share: a clip of 1 cuts the rarer class's gradients alone."""
 _TOO_RARE = 1 / 512
 """The share from which on a model with noise is hardly ever shown to be better than a constant."""
+_FEW_ROUNDS = 1.6  # how much more noise weighs where few rounds average little of it
 _MANY_FEATURES = 64
-_FEW_ROWS = 10
-_ROWS_A_FEATURE = 3
+_FEW_ROWS, _ROWS_A_FEATURE = 10, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,16 +260,14 @@ def _proposed(facts: DeclaredFacts, aim: ProposalAim, unit: ProposedUnit) -> Pro
     target = f"one of {facts.classes} classes" if facts.classes else "a number"
     draft.put("/model/kind", kind, f"the target is {target}; the plainest model needs least noise")
     unknown = _UNKNOWN_SHARE if facts.classes and facts.rarer_share is None else ""
+    if unknown and facts.classes == 2:
+        unknown += "; declare a `decision.threshold` near its share"
     if not facts.classes and not isinstance(_target_scale(facts.source), Mapping | None):
         unknown = _UNKNOWN_MIDDLE
     draft.put("/training/loss", loss, unknown)
     _put_threshold(draft)
-    draft.put(
-        "/training/hypotheses", 1, "several models would split the clients, each with its noise"
-    )
-    draft.put(
-        "/training/stopping/patience", None, "noise moves losses, so patience would end too early"
-    )
+    draft.put("/training/hypotheses", 1, "several would split the clients, each with its noise")
+    draft.put("/training/stopping/patience", None, "noise moves losses and would end it too early")
     if not aim.private:
         _put_no_privacy(draft)
     elif aim.leakage is not None:
@@ -339,9 +338,7 @@ def _put_conditioning(draft: _Draft) -> None:
     if source["source"] not in known or facts.policy.source == "registered" or draft.is_wide:
         return
     if source["source"] == "hospital-charges":
-        draft.put(
-            where, "ranges", "the ranges of hospital charges are known: this looks at no data"
-        )
+        draft.put(where, "ranges", "ranges of hospital charges are known: no data are looked at")
     elif not draft.aim.private:
         draft.put(where, "global", "means and deviations of all training rows")
     elif all(isinstance(one, Mapping) for one in _scales(source).values()):
@@ -463,6 +460,11 @@ def _put_metric_privacy(draft: _Draft, leakage: float) -> None:
     _put_clip(draft, 2 * noise * math.sqrt((n + 1) / n) / math.sqrt(drawn * rounds))
     radius = 2 * draft.spec["privacy"]["clip"]
     draft.put("/privacy/radius", radius, "twice the clip, so that the guarantee is formal")
+    if draft.facts.classes and not draft.is_wide:  # short steps use a part of a long clip
+        step = draft.spec["training"]["local"]["step_size"]
+        length = expected_update(draft.parsed(), n=n, rows=draft.facts.median_rows or 1.0)
+        longer = max(step, min(step * radius / length, 8 / draft.active))
+        draft.put("/training/local/step_size", float(f"{longer:.2g}"))
 
 
 def _put_clip(draft: _Draft, spent: float) -> None:
@@ -534,9 +536,9 @@ def _learns_if(draft: _Draft, ratio: float, noise_multiplier: float) -> str | No
             f"about one row in {1 / rarer:.0f} has the rarer class, of which a model with noise "
             f"learns too little; needed is about one in {0.5 / _TOO_RARE:.0f}"
         )
-    if ratio < DROWNED:
+    ratio /= DROWNED if draft.aim.leakage is None else DROWNED / _FEW_ROUNDS
+    if ratio < 1:
         return None
-    ratio /= DROWNED
     # Rounded up: beside what was asked for, less would be no advice.
     times = at_most(ratio, digits=2)
     stated = f"the noise of all rounds would be {times} times what updates can bear; needed"
@@ -583,13 +585,11 @@ def _undeclared(draft: _Draft) -> str | None:
     if source["source"] != "table":
         return None
     scales, conditioned = _scales(source), draft.spec["federation"].get("standardise", "")
-    why, unscaled = "nothing is known of the size of", [one for one in scales if not scales[one]]
-    if draft.aim.private and draft.unit == "record" and conditioned is None:
-        why = "too little is learnt of records without the ranges of"
-        unscaled = [name for name in scales if not isinstance(scales[name], Mapping)]
+    unscaled = [one for one in scales if not scales[one]]
     if unscaled and not conditioned:
         return (
-            f"{why} {', '.join(unscaled[:5])}: declare them as {{low, high}} by `federation.scale`"
+            f"nothing is known of the size of {', '.join(unscaled[:5])}: declare them as {{low, "
+            "high}} by `federation.scale`"
         ).replace(EVERY_NUMBER, "the features")
     if draft.aim.private and not facts.classes and _target_scale(source) is None:
         return (

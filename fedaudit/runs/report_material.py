@@ -28,7 +28,13 @@ from fedaudit.reports.sections.material import (
     ReportMaterial,
     unfollowed,
 )
-from fedaudit.reports.sections.other_runs import ModelSection, TensorSection, model_limits
+from fedaudit.reports.sections.other_runs import (
+    ModelSection,
+    SweepSection,
+    TensorSection,
+    chosen_among,
+    model_limits,
+)
 from fedaudit.reports.sections.provenance import provenance
 from fedaudit.reports.sections.published_fairness import counted_sections
 from fedaudit.runs.blocks import publish_counts
@@ -50,7 +56,6 @@ from fedaudit.training.base.rounds import FinalResult, has_diverged, reported_en
 
 Layout = dict[str, Any]
 
-_LAYOUT_FORMAT = "fedaudit-layout-1"
 _INSTEAD = "GET /v1/experiments/{id}/model-layout states them, under the scope federations:read"
 _CLASSES = f"the classes are those that the data have, and no spec declares them: {_INSTEAD}"
 _FEATURES = f"the features are all columns of the data, and the spec names none: {_INSTEAD}"
@@ -73,7 +78,7 @@ def model_layout(source: FederationSpec, federation: Federation) -> Layout:
     else:
         features = [*_features(source, federation.feature_names)]
     return {
-        "format": _LAYOUT_FORMAT,
+        "format": "fedaudit-layout-1",
         "features": features,
         "image": image,
         "standardise": getattr(source, "standardise", None),
@@ -142,7 +147,6 @@ def _input(column: str, **more: Any) -> Layout:
     return {"column": column, **{name: one for name, one in more.items() if one is not None}}
 
 
-_MODEL_FORMAT = "fedaudit-model-1"
 _GUARANTEED = (
     *("label", "in_force", "mechanism", "unit", "adjacency", "delta"),
     *("observers", "conditions", "statement"),
@@ -167,12 +171,13 @@ def trained_model(run: Run, result: FinalResult, material: ReportMaterial) -> Mo
     if run.cell.threshold is not None:  # of two classes: the second one is predicted above it
         decision = {"threshold": run.cell.threshold, "output_above": run.cell.cutoff}
     layout = {**model_layout(run.spec.federation, run.federation), "decision": decision}
-    spec, guarantee = run.spec, guarantee_of(material)
+    spec, guarantee, stated = run.spec, guarantee_of(material), chosen_among(material.sweep)
     if spec.repeats > 1:
-        stated = f"{guarantee.statement} That is of one of {spec.repeats} seeds; each costs anew."
-        guarantee = guarantee.model_copy(update={"statement": stated})
+        stated = [f"That is of one of {spec.repeats} seeds; each costs anew."]
+    statement = " ".join([guarantee.statement, *stated])
+    guarantee = guarantee.model_copy(update={"statement": statement})
     card: dict[str, Any] = {
-        "format": _MODEL_FORMAT,
+        "format": "fedaudit-model-1",
         "experiment": {"id": run.experiment_id, "name": run.name, "spec_hash": spec_hash(spec)},
         "round": result.best_round,
         "model": spec.model.model_dump(mode="json"),
@@ -217,6 +222,11 @@ def _radii(run: Run, rows_of_round: RowsOfRound, round_: int) -> Floats | None:
     return np.concatenate(found) if found else None
 
 
+_OF_RUN = ("experiment_id", "name", "spec", "disclosures", "everybody_withheld")
+_OF_LEDGER = ("inputs", "ledger_hash", "entries", "clusters", "compositions")
+_OF_SPENDING = ("releases", "refusals", "withheld", "refused")
+
+
 def report_material(
     run: Run,
     result: FinalResult,
@@ -226,51 +236,44 @@ def report_material(
     backend: Mapping[str, str],
     key_id: str | None = None,
     disclosure_policy: DisclosurePolicy | None = None,
+    sweep: SweepSection | None = None,
 ) -> ReportMaterial:
     """The facts of a finished run, for `assemble`.
 
     `backend`: what `training.backend` says of the device. `key_id`: the key that the report is to
     be signed with, if it is. `disclosure_policy`: the one under which a service admitted it.
+    `sweep`: the one that it is a cell of.
     Raises ValueError for a run that was cancelled or has not ended.
     """
     ledger, federation = run.ledger, run.federation
     figures = {field.name: getattr(result, field.name) for field in fields(FinalFigures)}
     figures["stopped_by"] = reported_end(result.stopped_by)
     material = ReportMaterial(
-        experiment_id=run.experiment_id,
-        name=run.name,
+        **{name: getattr(run, name) for name in _OF_RUN},
+        **{name: getattr(ledger, name) for name in _OF_LEDGER},
+        **{name: getattr(ledger.spending, name) for name in _OF_SPENDING},
         status="failed" if has_diverged(result.stopped_by) else "succeeded",
-        spec=run.spec,
-        inputs=ledger.inputs,
         federation=FederationFacts(
             fingerprint=federation.fingerprint,
             clients=federation.clients,
             training_clients=run.training_clients,
             rows=federation.rows + federation.rows_removed,
             not_counted=_not_counted(run),
+            dropped=federation.rows_dropped,
             notes=federation.notes,
             positive_class=federation.classes[1] if len(federation.classes) == 2 else None,
             attributes=run.groups,
         ),
-        releases=ledger.spending.releases,
-        refusals=ledger.spending.refusals,
-        withheld=ledger.spending.withheld,
-        refused=ledger.spending.refused,
         result=FinalFigures(**figures),
-        ledger_hash=ledger.ledger_hash,
         chain_head=ledger.head.hex(),
-        entries=ledger.entries,
-        disclosures=run.disclosures,
         chosen_by_losses=run.cell.chooses_by_losses,
-        everybody_withheld=run.everybody_withheld,
         key_id=key_id,
         disclosure_policy=disclosure_policy,
+        sweep=sweep,
         published=publish_counts(run, result),
         report_charges=int(ledger.report_charged),
         provenance=provenance(device=device, backend=backend, started_at=run.started_at),
-        clusters=ledger.clusters,
         plan=ledger.ledger_context.plan,
-        compositions=ledger.compositions,
         hypotheses=result.hypotheses,
         radii=_radii(run, rows_of_round, result.best_round),
     )

@@ -1,6 +1,7 @@
 """Canonical JSON (RFC 8785), which is hashed and signed: made by the library `rfc8785`, or several
 times as fast where a value has nothing unusual."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -22,6 +23,15 @@ def canonical_json(value: Any) -> bytes:
         pass
     slowly: bytes = rfc8785.dumps(value)
     return slowly
+
+
+def canonical_hash(value: Any) -> str | None:
+    """SHA-256, in hexadecimal, of the canonical JSON (RFC 8785); None where there is no canonical
+    form."""
+    try:
+        return hashlib.sha256(canonical_json(value)).hexdigest()
+    except (ValueError, RecursionError):
+        return None
 
 
 def read_canonical(content: bytes) -> Any:

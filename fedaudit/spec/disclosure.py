@@ -38,7 +38,8 @@ from fedaudit.spec.registration import (
     is_free_threshold,
     source_departures,
 )
-from fedaudit.spec.sources import LeaveOneOut, Scoring, ValidationFraction, ValidationUnit
+from fedaudit.spec.sources import LeaveOneOut, Scoring, Source, ValidationFraction, ValidationUnit
+from fedaudit.spec.table import Table
 
 _LATER = Field(exclude_if=lambda value: value is None)
 
@@ -166,19 +167,32 @@ def floor_faults(floor: DisclosureFloor, groups: Groups) -> Iterator[FieldError]
 
 
 def hiding_faults(
-    fairness: Fairness, *demands: DisclosureFloor | DisclosurePolicy | Groups
+    fairness: Fairness,
+    source: Source | None,
+    *demands: DisclosureFloor | DisclosurePolicy | Registration,
 ) -> Iterator[FieldError]:
-    """Where a spec or audit hides larger groups than usual and than service and owner demand, or
-    rounds to a coarser base than usual: those who are judged would choose which gaps gates see."""
+    """Where a spec or audit hides larger groups than usual and than service and owner demand, has
+    other people in no group than they, looks at one group's gaps alone, or rounds to a coarser base
+    than usual: those who are judged would choose which gaps gates see."""
+    groups = [one.fairness if isinstance(one, Registration) else one for one in demands]
     for name in _MINIMUMS:
         asked, usual = getattr(fairness, name), Groups.model_fields[name].default
-        most = max(usual, *(getattr(one, name) or 1 for one in demands))
+        most = max(usual, *(getattr(one, name) or 1 for one in groups))
         if asked > most:
             why = f"{asked} would hide groups from gates; set it to {most} or less"
             yield departure(pointer("fairness", name), f"{why}, or let {POLICY} demand more")
     if (base := fairness.rounded_to or 1) > (usual := CountRounding().base):
         why = f"{base} would round away gaps from gates; take {usual} or less, or `fairness.noise`"
         yield departure("/fairness/rounding/base", why)
+    if fairness.reference_group is not None:
+        why = "would hide wider gaps between other groups from gates; leave it out"
+        yield departure("/fairness/reference_group", why)
+    registered = [one.federation for one in demands if isinstance(one, Registration)]
+    for name in ("missing_values", "join") if isinstance(source, Table) else ():
+        known = (getattr(one, name, None) for one in registered)
+        if getattr(source, name) not in (Table.model_fields[name].default, *known):
+            why = "would hide people from gates; take what the data are registered with"
+            yield departure(pointer("federation", name), why)
 
 
 def spec_faults(

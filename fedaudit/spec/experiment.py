@@ -381,5 +381,5 @@ def spec_hash(spec: ExperimentSpec) -> str:
 
 
 def document_hash(document: dict[str, Any]) -> str:
-    """The same of a spec's JSON document, every default explicit."""
+    """The same of a JSON document, as of a spec with every default explicit."""
     return hashlib.sha256(canonical_json(document)).hexdigest()

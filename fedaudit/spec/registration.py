@@ -174,6 +174,15 @@ CHOSEN_PARAMETERS = (
     "starts from parameters that were chosen, which can be made to distinguish single rows by the "
     "model's losses"
 )
+MINIMUMS = ("minimum_group_size", "minimum_group_clients")
+KNOWN_COINS = (
+    "draws coins and budgets from the seed and a record's cells, so that the answer can be made to "
+    "depend on whether one known record is there"
+)
+COUNTED_ROWS = (
+    "is above that which the data were registered with: whether attacks fit would say how many "
+    "rows are held out"
+)
 COMMON_THRESHOLDS = tuple(tenth / 10 for tenth in range(1, 10))
 """Those that reports of audits show beside the one asked for."""
 FREE_THRESHOLD = (
@@ -202,7 +211,7 @@ def departures(
             *source_departures(spec.federation, registration.federation),
             *_of_labels(spec, registration),
             *group_departures(spec.fairness, registration),
-            *_of_the_rest(spec, known_groups),
+            *_of_the_rest(spec, registration.fairness, known_groups),
         )
     ]
 
@@ -235,7 +244,7 @@ def group_departures(asked: Groups, registration: Registration) -> Iterator[tupl
                 yield where, "differs from what the data were registered with"
     if without_label(asked.favourable) not in (None, without_label(registered.favourable)):
         yield "/fairness/favourable", "differs from the rule that the data were registered with"
-    for name in ("minimum_group_size", "minimum_group_clients"):
+    for name in MINIMUMS:
         if getattr(asked, name) < getattr(registered, name):
             yield pointer("fairness", name), "is below that which the data were registered with"
 
@@ -260,12 +269,17 @@ def _rule_labels(favourable: Favourable | None) -> Iterator[tuple[str, str]]:
             yield rule.model_dump_json(exclude={"label"}), rule.label
 
 
-def _of_the_rest(spec: ExperimentSpec, known_groups: Collection[str]) -> Iterator[tuple[str, str]]:
+def _of_the_rest(
+    spec: ExperimentSpec, registered: Groups, known_groups: Collection[str]
+) -> Iterator[tuple[str, str]]:
     group = spec.fairness.reference_group
     if group is not None and group not in known_groups:
         yield "/fairness/reference_group", "is not a group that the federation's profile shows"
-    if spec.privacy.budget_column is not None:
-        yield "/privacy/budgets/column", "reads a column, and registrations have no such column"
+    if spec.privacy.draws_by_record:
+        yield "/privacy/mechanism", KNOWN_COINS
+    for name in MINIMUMS if any(one.tells_of_people for one in spec.attacks) else ():
+        if getattr(spec.fairness, name) > getattr(registered, name):
+            yield pointer("fairness", name), COUNTED_ROWS
     if isinstance(spec.model.start, ArtifactStart):
         yield "/model/start", CHOSEN_PARAMETERS
     if is_free_threshold(spec.decision.threshold):

@@ -137,15 +137,11 @@ def sweep_section(
         sweep_epsilon_max=None if largest is None else largest["value"],
         sweep_log_ratio_max=costs["log_ratio_max"],
         sweep_leakage=costs["leakage"],
+        # But for `cell_max`.
         epsilon=[
-            SweepEpsilonSection.model_validate(
-                {name: value for name, value in one.items() if name != "cell_max"}
-            )
-            for one in costs["epsilon"]
+            SweepEpsilonSection.model_validate(one, extra="ignore") for one in costs["epsilon"]
         ],
-        noises=list(place.facts["noises"]),
-        guarantees=list(place.facts["guarantees"]),
-        conditions=list(place.facts["conditions"]),
+        **{name: place.facts[name] for name in ("noises", "guarantees", "conditions")},
         reasons=reasons,
     )
 

@@ -26,22 +26,9 @@ _MIXED_NOISE = (
     "nothing bounds what the sweep reveals"
 )
 _OTHER_COST = "cells are counted in different figures, which cannot be added up"
-_NO_EPSILON = "metric privacy has no epsilon; see log_ratio_max"
 _NO_LOG_RATIO = "the mechanism is counted as an epsilon; see epsilon"
 _NO_THEOREM = "the guarantee of a cell is heuristic: no theorem bounds it"
 _NO_CLIP = "a cell has no clip, or none that is enforced: no theorem adds its releases up"
-_OTHER_CLIENTS = (
-    "cells divide the same data into clients differently, as where each seed deals the rows "
-    "anew: no theorem adds up what they cost one person"
-)
-_OTHER_TERMS = (
-    "cells have other radii or clips: their leakages are of different neighbours, and are not "
-    "added up; see log_ratio_max"
-)
-_NOT_COMPOSED = (
-    "the guarantees of the cells are of other adjacencies, units or observers, and no theorem "
-    "composes them"
-)
 _ALL = ("leakage", "log_ratio_max", "epsilon")
 
 
@@ -85,12 +72,18 @@ def sweep_costs(
         if name in reasons:
             continue
         if len({one.adjacency for one in costs}) > 1:
-            reasons[name] = _OTHER_TERMS
+            reasons[name] = (
+                "cells have other radii or clips: their leakages are of different neighbours, and "
+                "are not added up; see log_ratio_max"
+            )
         elif not _covers(costs, runs):
             reasons[name] = uncovered[name]
         elif any(len({one.unit_key for one in mine}) > 1 for mine in _by_people(costs)):
             # As by seed: a person's rows may then be in a client of each division.
-            reasons[name] = _OTHER_CLIENTS
+            reasons[name] = (
+                "cells divide the same data into clients differently, as where each seed deals the "
+                "rows anew: no theorem adds up what they cost one person"
+            )
         else:
             amounts = ([one.amount for one in mine] for mine in _by_people(costs))
             sums[name] = max(map(sum, amounts), default=0.0)
@@ -116,7 +109,7 @@ def _reasons(facts: Mapping[str, Any]) -> dict[str, str]:
         return dict.fromkeys(_ALL, _OTHER_COST)
     if found == {"epsilon"}:
         return dict.fromkeys(("leakage", "log_ratio_max"), _NO_LOG_RATIO)
-    return {"epsilon": _NO_EPSILON}
+    return {"epsilon": "metric privacy has no epsilon; see log_ratio_max"}
 
 
 def _by_people(reserved: Iterable[ReservedCost]) -> list[list[ReservedCost]]:
@@ -153,7 +146,10 @@ def _epsilons(
             }
             found.append(entry)
     if "epsilon" not in reasons and all(one["observer"] == REPORT for one in found):
-        reasons["epsilon"] = _NOT_COMPOSED
+        reasons["epsilon"] = (
+            "the guarantees of the cells are of other adjacencies, units or observers, and no "
+            "theorem composes them"
+        )
     return found
 
 
@@ -174,10 +170,6 @@ def _alone(one: ReservedCost) -> float:
 
 
 _FIGURES = ("log_ratio_max", "epsilon_max")
-UNCOVERED_CHOICE = (
-    "it covers all models, and no choice among cells by their figures, which are of rows of the "
-    "clients that train"
-)
 
 
 class SweepFacts(TypedDict):
@@ -205,7 +197,10 @@ def sweep_facts(cells: Sequence[tuple[ExperimentSpec, LedgerContext]]) -> SweepF
         found = mechanism_of(spec).guarantee(n=inputs.n, layers=inputs.component_sizes)
         guarantees.add(found.kind)
         if spec.scores_training_clients and spec.privacy.protects:
-            conditions.add(UNCOVERED_CHOICE)
+            conditions.add(
+                "it covers all models, and no choice among cells by their figures, which are of "
+                "rows of the clients that train"
+            )
         for name, condition in found.conditions.items():
             if name in _FIGURES:
                 conditions.add(condition)
@@ -226,10 +221,6 @@ NOT_IN_FORCE = (
 )
 _NO_MORE = (
     "no client of the same data is charged more; a client in several data is charged for each"
-)
-HEURISTIC = (
-    "the guarantee of cells is heuristic: what is counted follows a convention, and no theorem "
-    "bounds what they reveal"
 )
 
 
@@ -259,6 +250,9 @@ def cost_cautions(facts: SweepFacts, costs: SweepCosts) -> Iterator[str]:
     if draws and "simulation" in facts["noises"]:
         yield NOT_IN_FORCE if facts["noises"] == ["simulation"] else f"some {NOT_IN_FORCE}"
     if "heuristic" in facts["guarantees"]:
-        yield HEURISTIC
+        yield (
+            "the guarantee of cells is heuristic: what is counted follows a convention, and no "
+            "theorem bounds what they reveal"
+        )
     yield from facts["conditions"]
     yield from facts["leakage_conditions"]

@@ -11,14 +11,15 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from typing_extensions import TypedDict
 
 from fedaudit.number_text import UNBOUNDED, at_most, plain, table
-from fedaudit.reports.charts.chosen_chart import Measured, Point
+from fedaudit.reports.charts.report_charts import Measured, Point
 from fedaudit.reports.checks import leaves
-from fedaudit.reports.comparison.fronts import dominated_by
+from fedaudit.reports.comparison.fronts import GROUPED_BY, MEASURED_BY, dominated_by
 from fedaudit.reports.figures import direction
 from fedaudit.reports.sections.guarantee import PRIVACY_COSTS
 from fedaudit.reports.sections.other_runs import SpreadSection
@@ -168,7 +169,10 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
-        return True
+        measured = [*(GROUPED_BY if "[" in name else ()), *(MEASURED_BY if "loss" in name else ())]
+        varied = {f"{path}." for cell in cells for path in cell.values}
+        pairs = product(varied, (f"{path}." for path in measured))
+        return not any(one.startswith(other) or other.startswith(one) for one, other in pairs)
     terms = {cell.cost_terms.get(counted_as) for cell in cells}
     return len(terms) == 1 and None not in terms
 

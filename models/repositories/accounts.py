@@ -9,14 +9,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, exists, func, or_, select, tuple_, update
 
-from models.clock import seconds_from_now, utc_now
-from models.identifiers import new_id
+from models.clock import seconds_from_now
 from models.person import Actor, Identity, Person
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.accounts import ApiKey, IdempotencyKey, Project, RequestMinute, WebSession
 from models.tables.experiments import Experiment, LaterAttacks
 from models.tables.federations import Artifact, Federation, PendingUpload
-from models.vocabulary import OPEN
+from models.values import OPEN, new_id, utc_now
 
 
 class ProjectRepository(Repository):

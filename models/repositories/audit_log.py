@@ -7,13 +7,11 @@ from typing import Any
 import rfc8785
 from sqlalchemy import bindparam, or_, select
 
-from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.reports import Condition, filtered
 from models.tables.accounts import AuditEntry, AuditHead
-from models.values import Cursor, Page
-from models.vocabulary import AuditAction, AuditOrigin
+from models.values import AuditAction, AuditOrigin, Cursor, Page, utc_now
 
 _GENESIS = b"fedaudit-audit-log-genesis-1\x00"
 _LINK = b"fedaudit-audit-log-link-1\x00"

@@ -6,13 +6,11 @@ from typing import Any, ClassVar
 from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import defer
 
-from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import Row, RowRepository, table_of
 from models.repositories.units import UnitRepository
 from models.tables.experiments import LaterAttacks, PredictionAudit
-from models.values import Cursor, LaterAttacksStatus, Page
-from models.vocabulary import OPEN
+from models.values import OPEN, Cursor, LaterAttacksStatus, Page, utc_now
 
 OPEN_AUDITS = ("queued", "running")
 

@@ -7,10 +7,9 @@ from typing import Any
 from sqlalchemy import and_, bindparam, or_, select
 from sqlalchemy.orm import Session, defer
 
-from models.clock import utc_now
 from models.repositories.base import PartRepository, RowRepository
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
-from models.values import Cursor, Page
+from models.values import Cursor, Page, utc_now
 
 _LARGE = (
     DeclaredLedger.terms,

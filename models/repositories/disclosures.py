@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import bindparam, func, select, text
 
-from models.clock import utc_now
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import DisclosedSet, DisclosureAnchor, DisclosureMemory
 from models.tables.federations import Federation, NearCopy, RowSketch
-from models.values import StoredSet
+from models.values import StoredSet, utc_now
 
 SKETCHED = 256
 """k: the hashes that are kept of a table."""
 NEAR = 0.9
 """The share of a table's rows from which it is a near-copy of another."""
+LEAST_COMMON = 30
+"""Hashes that near-copies have in common at least: a table of a guessed row, and of others that
+cannot be there, must not say whether a stranger's has the row."""
 HASH_BITS = 63
 
 
@@ -146,7 +148,7 @@ class NearCopyRepository(Repository):
         )
         for other_id, hashes, rows in others.all():
             shares = shared_rows(sketch, Sketch(hashes, rows))
-            if max(shares) < NEAR:
+            if max(shares) < NEAR or len(np.intersect1d(sketch.hashes, hashes)) < LEAST_COMMON:
                 continue
             pairs = ((federation_id, other_id), (other_id, federation_id))
             for (one, two), share in zip(pairs, shares, strict=True):

@@ -6,7 +6,6 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select
 
-from models.clock import utc_now
 from models.repositories.audits import OPEN_AUDITS
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.repositories.experiment_parts import SubjectSetRepository
@@ -30,8 +29,7 @@ from models.tables.federations import (
     RowSketch,
 )
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow, Fairness
-from models.values import FileKind
-from models.vocabulary import ENDED, OPEN
+from models.values import ENDED, OPEN, FileKind, utc_now
 
 _BY_RECORDS = "record-personalised"
 

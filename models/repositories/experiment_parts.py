@@ -9,11 +9,11 @@ from sqlalchemy import bindparam, select, tuple_
 
 from fedaudit.stored import FairnessRow, RoundRow
 from models.arrays import to_json
-from models.clock import seconds_from_now, utc_now
+from models.clock import seconds_from_now
 from models.repositories.base import ExperimentPartRepository, Repository, table_of
 from models.tables.experiments import Checkpoint, Event, Experiment, SubjectSet
 from models.tables.ledger import Fairness, Round
-from models.vocabulary import ENDED
+from models.values import ENDED, utc_now
 
 _experiments = table_of(Experiment).c
 _NUMBERED = (

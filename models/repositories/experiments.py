@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.privacy.leakage import leakage
-from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository, gathered_writes, ordered, page_of, table_of
 from models.repositories.budgets.budgets import SUMS, Budgets
@@ -19,8 +18,7 @@ from models.repositories.reports import OF_EXPERIMENTS, Condition, filtered, has
 from models.repositories.units import UnitRepository
 from models.repositories.webhooks import AnnouncementRepository
 from models.tables.experiments import Experiment, ExperimentTag
-from models.values import Bound, Cursor, Page
-from models.vocabulary import ENDED, OPEN
+from models.values import ENDED, OPEN, Bound, Cursor, Page, utc_now
 
 _BY_ID = select(Experiment).where(
     Experiment.project_id == bindparam("project_id"), Experiment.id == bindparam("id")

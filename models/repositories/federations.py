@@ -5,16 +5,13 @@ from typing import Any
 
 from sqlalchemy import Select, select
 
-from models.clock import utc_now
-from models.identifiers import new_id
 from models.repositories.audits import attacked_experiments
 from models.repositories.base import RowRepository
 from models.repositories.budgets.budgets import Budgets
 from models.repositories.units import UnitRepository
 from models.tables.experiments import Experiment
 from models.tables.federations import Content, Federation, RowSketch
-from models.values import Cursor, NewFile, Page, Simulation
-from models.vocabulary import OPEN
+from models.values import OPEN, Cursor, NewFile, Page, Simulation, new_id, utc_now
 
 _IN_GOOD_ORDER = ("profiling", "ready")
 

@@ -7,14 +7,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, exists, select
 
-from models.clock import seconds_from_now, utc_now
-from models.identifiers import new_id
+from models.clock import seconds_from_now
 from models.person import Actor
 from models.repositories.base import Repository, ScopedRepository, table_of
 from models.tables.base import Base
 from models.tables.experiments import Experiment, LaterAttacks, Report
 from models.tables.federations import Artifact, ExpiredFile, Federation, PendingUpload
-from models.values import Cursor, FileKind, GoneReason, Page
+from models.values import Cursor, FileKind, GoneReason, Page, new_id, utc_now
 
 _DAY_SECONDS = 24 * 3600.0
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,12 @@ from sqlalchemy import ColumnElement, Integer, Select, exists, func, literal, or
 
 from fedaudit.stored import KeyedDigest, LedgerRow
 from models.arrays import BINARY_RESULTS
-from models.clock import utc_now
 from models.database import Database
 from models.repositories.base import ExperimentPartRepository, table_of
 from models.tables.experiments import Checkpoint, Experiment
 from models.tables.federations import ErasedLedger
 from models.tables.ledger import Ledger, LedgerCheckpoint, LedgerTotals, ReleaseIntent
-from models.values import Cursor
+from models.values import Cursor, utc_now
 
 _COLUMNS = tuple(one.name for one in fields(LedgerRow) if one.name != "inputs")
 _OWNER = ("experiment_id", "project_id")
@@ -79,11 +80,15 @@ class LedgerRepository(ExperimentPartRepository):
         return self.unpacked(statement.limit(limit))
 
     def blocks(
-        self, owner_id: str, first: int | None = None, last: int | None = None
+        self,
+        owner_id: str,
+        *rounds: int | None,
+        after: Cursor | None = None,
+        naming: int | None = None,
     ) -> Iterator[list[LedgerRow]]:
-        """The packed rows of these rounds, read in blocks within the caller's transaction."""
-        after: Cursor | None = None
-        while rows := self.rows_after(owner_id, first, last, after=after, limit=_ROWS_AT_ONCE):
+        """The packed rows that `rows_after` gives, in blocks within the caller's transaction."""
+        asked = partial(self.rows_after, owner_id, *rounds, limit=_ROWS_AT_ONCE, naming=naming)
+        while rows := asked(after=after):
             yield rows
             if len(rows) < _ROWS_AT_ONCE:
                 return
@@ -172,31 +177,12 @@ class LedgerRepository(ExperimentPartRepository):
         return found
 
     def history(
-        self,
-        experiment_id: str,
-        subject: int,
-        round_from: int | None = None,
-        round_to: int | None = None,
-        *,
-        after: Cursor | None = None,
-        limit: int = 100,
+        self, owner_id: str, subject: int, *rounds: int | None, after: Cursor | None, limit: int
     ) -> list[LedgerRow]:
         """Like `rows_after`, with one subject's elements, for the rows that name it."""
-        found: list[LedgerRow] = []
-        while len(found) < limit:
-            rows = self.rows_after(
-                experiment_id,
-                round_from,
-                round_to,
-                after=after,
-                limit=_ROWS_AT_ONCE,
-                naming=subject,
-            )
-            found += [one_subject(row, subject) for row in rows if subject in row.subjects]
-            if len(rows) < _ROWS_AT_ONCE:
-                break
-            after = rows[-1].key
-        return found[:limit]
+        blocks = self.blocks(owner_id, *rounds, after=after, naming=subject)
+        named = (row for rows in blocks for row in rows if subject in row.subjects)
+        return [one_subject(row, subject) for row in islice(named, limit)]
 
     def begun(self, experiment_ids: Collection[str]) -> set[str]:
         """Those of which anything of a run is stored, or was counted."""

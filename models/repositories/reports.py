@@ -10,7 +10,6 @@ from sqlalchemy import Column, ColumnElement, Select, and_, exists, not_, or_, s
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from fedaudit.stored import IndexedFigure
-from models.clock import utc_now
 from models.repositories.base import (
     ExperimentPartRepository,
     ScopedRepository,
@@ -26,7 +25,7 @@ from models.tables.experiments import (
     ReportSummary,
     SignOff,
 )
-from models.values import Bound, Cursor, ListedReport, Page, ReportIndex
+from models.values import Bound, Cursor, ListedReport, Page, ReportIndex, utc_now
 
 
 class ReportRepository(ExperimentPartRepository):

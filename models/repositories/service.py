@@ -13,7 +13,7 @@ from models.repositories.federations import FederationRepository
 from models.tables.accounts import SweeperLease
 from models.tables.experiments import Experiment, Unit
 from models.tables.federations import Erasure
-from models.vocabulary import ENDED, OPEN
+from models.values import ENDED, OPEN
 
 _AHEAD_LEASES = 10
 

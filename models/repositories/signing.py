@@ -6,10 +6,10 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, select, tuple_
 
-from models.clock import utc_now
 from models.repositories.base import ExperimentPartRepository, Repository
 from models.tables.experiments import SignOff
 from models.tables.ledger import LedgerCheckpoint, RunLogEntry, SigningKey
+from models.values import utc_now
 
 
 class SigningKeyRepository(Repository):

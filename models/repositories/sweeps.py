@@ -9,13 +9,12 @@ import numpy as np
 from sqlalchemy import ColumnElement, bindparam, func, select, update
 
 from fedaudit.stored import CellPlace, ReservedCost
-from models.clock import utc_now
 from models.person import Actor
 from models.repositories.base import RowRepository, table_of
 from models.repositories.budgets.counting import SETTLED
 from models.tables.experiments import Experiment, ReportSummary, Sweep, SweepCell
 from models.tables.ledger import Reservation
-from models.values import Cursor, Page
+from models.values import Cursor, Page, utc_now
 
 _SAME = (
     *("experiment_id", "federation_id", "figure", "observer"),

@@ -22,12 +22,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import aliased
 
-from models.clock import seconds_from_now, utc_now
-from models.identifiers import new_id
+from models.clock import seconds_from_now
 from models.repositories.base import Repository, table_of
 from models.tables.experiments import Experiment, Unit
-from models.values import UnitKind, WaitingUnit
-from models.vocabulary import ENDED
+from models.values import ENDED, UnitKind, WaitingUnit, new_id, utc_now
 
 _AHEAD_SECONDS = 300.0
 """A time so far ahead was written before the database's clock was set back."""

@@ -11,16 +11,14 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, and_, bindparam, func, or_, select, update
 
-from models.clock import seconds_from_now, utc_now
-from models.identifiers import new_id
+from models.clock import seconds_from_now
 from models.person import Actor
 from models.repositories.accounts import ProjectRepository
 from models.repositories.base import Repository, RowRepository, ScopedRepository, rows_of
 from models.repositories.budgets.budgets import Budgets
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
 from models.tables.federations import Federation
-from models.values import Budget, Cursor, Page
-from models.vocabulary import TEST_EVENT, WebhookEvent
+from models.values import TEST_EVENT, Budget, Cursor, Page, WebhookEvent, new_id, utc_now
 
 _NOT_PASSED = ("fail", "insufficient_evidence")
 

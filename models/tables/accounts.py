@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.tables.base import Base, Identifier, ProjectRow, Word, written_time
-from models.vocabulary import DeliveryState
+from models.values import DeliveryState
 
 
 class Project(Base):

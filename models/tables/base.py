@@ -71,3 +71,14 @@ class ProjectRow(Base):
 
     id: Mapped[str] = mapped_column(Identifier, primary_key=True, sort_order=-2)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), sort_order=-1)
+
+
+class ExperimentRow(Base):
+    """The columns of what belongs to one experiment."""
+
+    __abstract__ = True
+
+    experiment_id: Mapped[str] = mapped_column(
+        ForeignKey("experiments.id"), primary_key=True, sort_order=-2
+    )
+    project_id: Mapped[str] = mapped_column(Identifier)

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, String, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.tables.base import Base, Identifier, ProjectRow, Word
+from models.tables.base import Base, ExperimentRow, Identifier, ProjectRow, Word
 from models.values import AuditStatus, LaterAttacksStatus, UnitKind
 
 
@@ -88,13 +88,12 @@ class Experiment(ProjectRow):
     """Whether its model may be released, and reasons by their codes; null without a report."""
 
 
-class ExperimentTag(Base):
+class ExperimentTag(ExperimentRow):
     """A label that the caller gave an experiment."""
 
     __tablename__ = "experiment_tags"
     __table_args__ = (Index("ix_experiment_tags_project_id_tag", "project_id", "tag"),)
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     tag: Mapped[str] = mapped_column(primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
 
@@ -144,25 +143,21 @@ class SubjectSet(Base):
     names: Mapped[list[Any]]
 
 
-class Checkpoint(Base):
+class Checkpoint(ExperimentRow):
     """The newest state of a run, overwritten at each flush; gone when the run has ended."""
 
     __tablename__ = "checkpoints"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
     round: Mapped[int]
     data: Mapped[bytes]
 
 
-class Event(Base):
+class Event(ExperimentRow):
     """One event, `sequence` counting from 1 within its experiment."""
 
     __tablename__ = "events"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     sequence: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
     type: Mapped[str] = mapped_column(Word)
     data: Mapped[dict[str, Any]]
     created_at: Mapped[datetime]
@@ -184,13 +179,12 @@ class Sweep(ProjectRow):
     created_by: Mapped[dict[str, Any]]
 
 
-class SweepCell(Base):
+class SweepCell(ExperimentRow):
     """One experiment of a sweep. A cell that was tried again has several."""
 
     __tablename__ = "sweep_cells"
     __table_args__ = (Index("ix_sweep_cells_sweep_id_position", "sweep_id", "position"),)
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     sweep_id: Mapped[str] = mapped_column(ForeignKey("sweeps.id"))
     position: Mapped[int]
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
@@ -200,12 +194,11 @@ class SweepCell(Base):
     """Values that distinguish the cell, keyed by field."""
 
 
-class Report(Base):
+class Report(ExperimentRow):
     """The report of an experiment that has ended."""
 
     __tablename__ = "reports"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"), index=True)
     document: Mapped[dict[str, Any]]
     report_hash: Mapped[str] = mapped_column(String(64))
@@ -220,7 +213,7 @@ class Report(Base):
     """What it claims, in Sigstore bundles; null in old rows."""
 
 
-class ReportFigure(Base):
+class ReportFigure(ExperimentRow):
     """One figure of one report. A null value has its reason."""
 
     __tablename__ = "report_figures"
@@ -228,7 +221,6 @@ class ReportFigure(Base):
         Index("ix_report_figures_project_id_figure_value", "project_id", "figure", "value"),
     )
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     figure: Mapped[str] = mapped_column(Word, primary_key=True)
     attribute: Mapped[str] = mapped_column(primary_key=True)
     """The sensitive attribute; empty where the figure belongs to none."""
@@ -242,7 +234,7 @@ class ReportFigure(Base):
     """Why there is no value, or what the value leaves out."""
 
 
-class ReportSummary(Base):
+class ReportSummary(ExperimentRow):
     """A report's summary, apart from its large document. Kind, unit and summary are null if the
     document could not be read."""
 
@@ -251,7 +243,6 @@ class ReportSummary(Base):
         Index("ix_report_summaries_project_id_experiment_id", "project_id", "experiment_id"),
     )
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     report_hash: Mapped[str] = mapped_column(String(64))
     guarantee_kind: Mapped[str | None] = mapped_column(Word)
@@ -264,13 +255,12 @@ class ReportSummary(Base):
     """Verdict and guarantee."""
 
 
-class SignOff(Base):
+class SignOff(ExperimentRow):
     """One sign-off. Rows are only ever inserted; its signature comes once, afterwards."""
 
     __tablename__ = "sign_offs"
     __table_args__ = (Index("ix_sign_offs_signed_at", "signed_at", "created_at"),)
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     project_id: Mapped[str] = mapped_column(ForeignKey("projects.id"))
     report_hash: Mapped[str] = mapped_column(String(64))

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from fedaudit.stored import CostFigure
 from models.arrays import Packed, PackedArray
-from models.tables.base import Base, Identifier, ProjectRow, Word
+from models.tables.base import Base, ExperimentRow, Identifier, ProjectRow, Word
 
 
 class Ledger(Base):
@@ -69,41 +69,35 @@ class Ledger(Base):
     in rounds that were declared before there was one."""
 
 
-class LedgerTotals(Base):
+class LedgerTotals(ExperimentRow):
     """Each subject's running totals by index, overwritten at each flush; for several observers one
     block each, in the order of their names."""
 
     __tablename__ = "ledger_totals"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
     releases: Mapped[Packed] = mapped_column(PackedArray("int32"))
     refusals: Mapped[int] = mapped_column(BigInteger)
     withheld: Mapped[int] = mapped_column(BigInteger)
 
 
-class ReleaseIntent(Base):
+class ReleaseIntent(ExperimentRow):
     """Whom a release was about to charge, committed before its noise was drawn. An intent without a
     ledger row is a round lost in a crash: it stays spent."""
 
     __tablename__ = "release_intents"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     release: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
     subjects: Mapped[Packed] = mapped_column(PackedArray("int32"))
     created_at: Mapped[datetime]
 
 
-class Round(Base):
+class Round(ExperimentRow):
     """One round's figures; a figure that is null may have its reason in `reasons`."""
 
     __tablename__ = "rounds"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
-    project_id: Mapped[str] = mapped_column(Identifier)
     selection_loss: Mapped[float | None]
     validation_loss: Mapped[float | None]
     accuracy: Mapped[float | None]
@@ -120,15 +114,13 @@ class Round(Base):
     reasons: Mapped[dict[str, Any]]
 
 
-class Fairness(Base):
+class Fairness(ExperimentRow):
     """One attribute in one round. The counts are confidential; the figures are not."""
 
     __tablename__ = "fairness"
 
-    experiment_id: Mapped[str] = mapped_column(ForeignKey("experiments.id"), primary_key=True)
     round: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     attribute: Mapped[str] = mapped_column(primary_key=True)
-    project_id: Mapped[str] = mapped_column(Identifier)
     figures: Mapped[list[Any]]
     """Objects of metric, value and reason."""
     counts: Mapped[list[Any]]

@@ -40,7 +40,7 @@ from models.repositories import (
 )
 from models.tables.base import Base
 from models.tables.experiments import Experiment
-from models.vocabulary import PROJECT_SCOPES, SCOPES
+from models.values import PROJECT_SCOPES, SCOPES
 from tests.fairness.disclosures import disclosed_counts
 from tests.infrastructure.secrets_keys import secrets_key_in
 from tests.ledger.single_entry import SingleEntry, digest_of, link

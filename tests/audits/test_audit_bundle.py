@@ -19,9 +19,9 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.statements import SigningKey
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verification.verification import ALTERED, UNTRUSTED, VALID, verify
-from models.clock import utc_now
 from models.repositories import SigningKeyRepository
 from models.tables.experiments import PredictionAudit
+from models.values import utc_now
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, running_api, served, settings_for
 from tests.audits.service_audits import made

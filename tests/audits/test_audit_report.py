@@ -85,6 +85,7 @@ def test_every_missing_figure_has_a_reason_and_nothing_reads_like_a_guarantee(re
         "epsilon_max": "insufficient_evidence",
         "participations_max": "insufficient_evidence",
     }
+    assert report["utility"]["too_good"] is False
     assert report["gate_outcome"] == "insufficient_evidence"
     assert "training is not known here" in report["gates"][1]["reason"]
 
@@ -129,6 +130,9 @@ def test_what_is_odd_about_predictions_is_said(tmp_path: Path) -> None:
     assert "the other outcome" not in report["verdict_parts"]["next"]
     shown = predicting([turned[hired] for hired in table["hired"]])["verdict_parts"]["next"]
     assert "make sure that the column is not of the other outcome" in shown
+    report = predicting([turned[table["hired"][0]], *table["hired"][1:]])
+    assert report["utility"]["too_good"] is True
+    assert report["verdict_parts"]["release"].startswith("Suspiciously good: make sure that no ")
     report = predicting(table["hired"])
     assert report["predictions"]["equal_truth"] is True
     assert "predictions equal the truth in every row" in report["verdict"]

@@ -5,7 +5,7 @@ import re
 import yaml
 from playwright.sync_api import Browser, expect
 
-from models.vocabulary import PROJECT_SCOPES
+from models.values import PROJECT_SCOPES
 from tests.browser.visit import visiting
 from tests.cli.service import Service
 from tests.end_to_end.own_tables import OWN_TABLES

@@ -16,7 +16,7 @@ import psutil
 from benchmarks.servers import free_port
 from infrastructure.signing_keys import create_key_file
 from models.keys import create_key
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.preloaded import programs
 from tests.waiting import wait_until
 

@@ -140,7 +140,45 @@ def test_combinations_are_attributes_like_any_other(run):
     assert any("'sex_wave', in no group" in note for note in report["data"]["notes"])
     revealing = "the figures of other attributes' groups would reveal these rows"
     assert any(revealing in limit for limit in report["limits"])
-    assert [one["outcome"] for one in report["gates"]] == ["pass", "insufficient_evidence"]
+    assert {one["outcome"] for one in report["gates"]} == {"insufficient_evidence"}
+    assert "nine tenths of the people" in report["gates"][0]["reason"]
+
+
+WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "as missing values": ({}, {"missing_values": ["", "south"]}),
+    "by an empty feature": (
+        {},
+        {"features": ["skill", {"name": "extra", "missing": "drop-row"}], "leak_reviewed": ["*"]},
+    ),
+    "by what is excluded": ({"exclude": {"region": ["south"]}}, {}),
+    "in small pieces": ({"sensitive": ["code"], "edges": {"code": [1, *range(2, 22)]}}, {}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gaps_that_leave_out_a_fifth_of_the_people_are_no_evidence(run, way):
+    """Whichever way the spec leaves them out. What is beyond a bound fails all the same."""
+    lines = people().splitlines()
+    table = [f"{lines[0]},region,code,extra"]
+    for row, line in enumerate(lines[1:]):
+        south = row % 5 == 0
+        code = 2 + row // 5 % 20 if south else row % 2
+        table.append(f"{line},{'south' if south else 'en'[row % 2]},{code},{'' if south else 1}")
+    fairness, federation = WAYS[way]
+    gate = {"figure": "accuracy_difference", "op": "le"}
+    gates = [{**gate, "value": bound} for bound in (0.9, 0.0)]
+    asked = {"sensitive": ["region"], **fairness}
+    report = run(asked, "\n".join([*table, ""]), more={"gates": gates}, **federation)
+    [section] = report["fairness"]
+    assert section["metrics"]["accuracy_difference"]["value"] is not None
+    outcomes = [one["outcome"] for one in report["gates"]]
+    if way == "plain":
+        assert (outcomes, section["doubt"]) == (["pass", "fail"], None)
+        return
+    assert outcomes == ["insufficient_evidence", "fail"]
+    assert report["gates"][0]["reason"] == section["doubt"]
+    assert "nine tenths of the people" in section["doubt"]
 
 
 def test_joined_values_are_one_group_and_hide_no_other(run):

@@ -18,7 +18,7 @@ from fedaudit_client import GatesNotPassedError
 from fedaudit_client.client import Client
 from fedaudit_client.errors import NotConfiguredError, ProblemError, UnreachableError
 from fedaudit_client.reports import ExportedTable
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.service import ROUNDS, SPEC, SUBJECTS, Api, finish, spec
 from tests.client.networks import answered
 from tests.house import PLACES

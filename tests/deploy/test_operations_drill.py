@@ -22,7 +22,7 @@ from fedaudit_client.errors import ProblemError, UnauthorisedError
 from infrastructure.signing_keys import public_file
 from models.database import HEAD
 from models.keys import create_key
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.service import settings_for
 from tests.cli.service import status
 from tests.deploy.test_backups import commands, run

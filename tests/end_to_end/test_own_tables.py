@@ -17,7 +17,7 @@ import yaml
 
 from benchmarks.usefulness import TABLES
 from fedaudit_client.client import Client
-from models.vocabulary import PROJECT_SCOPES
+from models.values import PROJECT_SCOPES
 from tests.cli.service import Service, clean_environment
 from tests.end_to_end.own_tables import OWN_TABLES, OwnTable
 from tests.html_forms import form_fields

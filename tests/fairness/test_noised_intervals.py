@@ -25,7 +25,7 @@ from fedaudit.fairness.noised_counts import (
 )
 from fedaudit.privacy.count_release import CountRelease, IntegerDraws, count_release, drawn_integers
 from fedaudit.randomness import CounterSource, Purpose
-from fedaudit.reports.sections.noised_counts import noised_gain
+from fedaudit.reports.sections.fairness import noised_gain
 from fedaudit.spec.metrics import COUNTS, METRICS, RATES
 from fedaudit.spec.parse import parse_spec
 from tests.training.specs import groups_spec

@@ -6,15 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.fairness.joint_disclosure import Population
-from fedaudit.fairness.noised_counts import (
-    GroupRows,
-    Rounder,
-    digit_step,
-    nearest,
-    outward,
-    rounder_of,
-    step_of,
-)
+from fedaudit.fairness.noised_counts import GroupRows, Rounder, rounder_of
+from fedaudit.number_text import digit_step, nearest, outward, step_of
 
 BASE = 5
 COUNTS = st.lists(st.integers(0, 200), min_size=8, max_size=8)

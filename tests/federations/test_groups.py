@@ -48,9 +48,9 @@ def test_one_rule_for_everyone_in_the_units_of_the_target(load: Load) -> None:
 
 def test_rules_by_group_score_their_groups_only(load: Load) -> None:
     by_group = [of_sex("M", op="ge", value=8000), of_sex("F", op="le", value=6000)]
-    rules = rules_of(load, fairness(by_group))
-    assert rules.ops == ("ge", "le")
-    assert rules.rule_index.tolist() == [1, 0, 1, -1, -1], "no rule for D and for nobody"
+    rules = rules_of(load, fairness([*by_group, of_sex("D", op="ge", value=9000)]))
+    assert rules.ops == ("ge", "le", "ge")
+    assert rules.rule_index.tolist() == [1, 0, 1, -1, 2], "no rule for nobody"
     assert rules.label(np.full(5, 5000.0)).tolist() == [True, False, True, False, False]
 
 
@@ -84,7 +84,6 @@ STARS = "hospital,x,sex,cost\na,1,F,1\nb,1,M,2\nb,1,F,3.0\n"
         pytest.param(classifier(among("3", 1.0)), STARS, {0, 2}, id="spellings"),
         pytest.param(classifier({"op": "ge", "value": 2}), STARS, {1, 2}, id="from 2"),
         pytest.param(classifier({"op": "le", "value": 2}), STARS, {0, 1}, id="to 2"),
-        pytest.param(classifier({"op": "ge", "value": 9}), STARS, set(), id="none"),
     ],
 )
 def test_classes(load: Load, changes: dict[str, Any], data: str, favoured: set[int]) -> None:
@@ -106,6 +105,9 @@ UNIT, IN_A, MAYBE = {"op": "ge", "value": 1}, among("a"), among("no", "maybe")
         (fairness([of_sex("F", **IN_A)]), DATA, "/0/op", "`ge` or `le`"),
         (fairness([of_sex("X", **UNIT)]), DATA, "/0/group", "no value 'X'; it has 'D', 'F', 'M'"),
         (fairness([of_sex("F", **UNIT)] * 2), DATA, "/1/group", "has a rule already"),
+        (fairness([of_sex("F", **UNIT)]), DATA, "", "no rule is for sex 'D', 'M'"),
+        (classifier({"op": "ge", "value": 9}), STARS, "", "every outcome of 'cost' is favourable"),
+        (classifier(among(1, 2, 3)), STARS, "", "or none is ('1', '2', '3.0'); name those"),
         (classifier(None), STARS, "", "3 classes"),
         (classifier(MAYBE), YES_NO, "/value/1", "it has 'no', 'ye"),
         (classifier(UNIT), YES_NO, "/op", "use `in`"),
@@ -233,6 +235,12 @@ def test_a_label_of_no_code_and_one_that_a_code_has_are_named(refuse: Refuse) ->
     assert set(faults) == {"/federation/labels/sex/1", "/federation/labels/sex/3"}
     assert "another group" in faults["/federation/labels/sex/1"]
     assert "'1', '2'" in faults["/federation/labels/sex/3"]
+    swapped = {"sex": {"female": "Male", "male": "Female"}}
+    words = "hospital,x,sex,cost\n" + "".join(
+        f"h{row % 10},{row},{('male', 'female')[row % 2]},{row % 2}\n" for row in range(80)
+    )
+    faults = refuse(labelled(swapped), data=words)
+    assert set(faults) == {"/federation/labels/sex/female", "/federation/labels/sex/male"}
 
 
 def test_groups_between_edges_are_labelled_by_their_names(load: Load, refuse: Refuse) -> None:
@@ -267,10 +275,11 @@ def test_rules_and_the_reference_group_name_such_groups(load: Load) -> None:
     rules = [
         {"group": {"age": "<40"}, "op": "le", "value": 1},
         {"group": {"age": ">=60"}, "op": "ge", "value": 2},
+        {"group": {"age": "40 to <60"}, "op": "ge", "value": 3},
     ]
     changes = by_age([40, 60], favourable=rules, reference_group="40 to <60")
     found = outcome_rules(load(changes, data=AGED), parse_spec(spec_value(changes)).fairness)
-    assert found.rule_index.tolist() == [0, -1, 1, -1, -1]
+    assert found.rule_index.tolist() == [0, 2, 1, -1, 2]
 
 
 @pytest.mark.parametrize(

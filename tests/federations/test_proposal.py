@@ -221,6 +221,19 @@ def test_an_amount_names_no_client(tmp_path: Path, name: str) -> None:
     assert proposed(tmp_path, table(300, columns)).candidates["client_key"] == []
 
 
+def test_beside_a_client_by_its_name_others_with_more_values_are_named(tmp_path: Path) -> None:
+    columns: dict[str, Cell] = {
+        "region": in_turn("north", "east", "south", "west"),
+        "office": lambda row: f"office {row // 4}",
+        "new_device": in_turn(0, 1),
+        "x": lambda row: row % 17 / 4,
+        "placed": in_turn("yes", "no", "no"),
+    }
+    found = proposed(tmp_path, table(300, columns))
+    assert found.federation["client_key"] == "region"
+    assert found.guesses["/federation/client_key"].endswith("; others might: office")
+
+
 @pytest.mark.parametrize("name", ["schadenfrei", "Unfallversicherung"])
 def test_to_be_free_of_damage_or_insured_is_not_bad(name: str) -> None:
     assert named(name, "target", bad=True) is None

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fedaudit.arrays import Floats
 from fedaudit.ledger import encoding
 from fedaudit.ledger.columns import EntryColumns, columns_of_rows
-from fedaudit.ledger.encoding import EntryEncoder, placed_bytes
+from fedaudit.ledger.encoding import EntryEncoder, placements
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, layer_components
 from fedaudit.stored import LedgerRow
 
@@ -56,7 +56,7 @@ def link(
     *,
     declaration: bytes | None = None,
 ) -> bytes:
-    return encoding.link(previous, digest, placed_bytes(clusters), declaration=declaration)
+    return encoding.link(previous, digest, placements(clusters), declaration=declaration)
 
 
 NAN = float("nan")

@@ -156,12 +156,6 @@ def test_counts_that_do_not_follow_from_the_releases_are_named(releases: tuple[i
     assert not audit.consistent
 
 
-def test_counts_run_for_each_observer() -> None:
-    first = chain(1)[0]
-    other = sealed(replace(first, observer="third-party"), first.link)
-    assert audited([first, other]).miscounted.count == 0
-
-
 def test_a_row_that_cannot_be_read_breaks_the_chain_once() -> None:
     rows: list[LedgerRow | UnreadableRow] = [*chain()]
     rows[1] = UnreadableRow("line 2", "is not JSON")

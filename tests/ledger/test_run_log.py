@@ -11,9 +11,9 @@ import pytest
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest, tiles
 from fedaudit.ledger.statements import Checkpoint, Envelope, Keyring, SigningKey, link_of
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.verification.checkpoints import ReadCheckpoints
 from fedaudit.reports.verification.verification import log_checks
+from fedaudit.spec.canonical import canonical_hash
 
 KEY = SigningKey.generate()
 KEYRING = Keyring(trusted=[KEY.public], carried=[])

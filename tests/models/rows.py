@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from fedaudit.stored import Cost, LeakageTerms, LedgerRow
 from models.database import Database
-from models.identifiers import new_id
 from models.repositories import (
     ExperimentRepository,
     FederationRepository,
@@ -19,6 +18,7 @@ from models.repositories import (
     UnitRepository,
 )
 from models.tables.experiments import Experiment
+from models.values import new_id
 
 T = TypeVar("T")
 

@@ -242,20 +242,6 @@ def test_what_remains_is_never_negative(total: float, reserved: float, spent: fl
 # -- epsilons: composed, never passed, and only of what can be composed ---------------------------
 
 
-def test_epsilons_are_composed_at_the_delta_of_the_budget(owner: Owner) -> None:
-    total = epsilon_of(12)
-    owner.epsilon(total)
-    assert [owner.reserve(f"e{i}", composing()) for i in range(3)] == [None] * 3
-    refusal = owner.reserve("e3", composing())
-    assert refusal is not None
-    assert refusal.shortage == "no-room"
-    assert (refusal.requested, refusal.composed_total) == (epsilon_of(4), epsilon_of(16))
-    assert refusal.budget.remaining == 0.0
-    assert (owner.sums, owner.budget.remaining) == ((total, 0.0), 0.0)
-    # Added up they would be more.
-    assert 3 * epsilon_of(4) > total
-
-
 def test_settling_an_epsilon_returns_what_was_not_spent_once(owner: Owner) -> None:
     owner.epsilon(epsilon_of(4))
     assert owner.reserve("e1", composing()) is None

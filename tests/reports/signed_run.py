@@ -10,8 +10,7 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks
 from fedaudit.ledger.encoding import EntryEncoder, genesis, ledger_hash
 from fedaudit.ledger.statements import Checkpoint, SigningKey, subjects_hash
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.report import assemble
+from fedaudit.reports.report import LaterStatement, assemble
 from fedaudit.reports.sections.material import FederationFacts, FinalFigures, ReportMaterial
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.spec.experiment import spec_hash

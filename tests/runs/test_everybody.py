@@ -1,5 +1,6 @@
 """Figures of everybody who is scored are withheld where these are too few, as those of a group."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from fedaudit.runs.held_out_groups import held_out_groups
 from fedaudit.runs.sampled_rounds import SampledRounds
-from tests.training.specs import cell, groups_spec, linear_spec, ran
+from tests.training.specs import cell, groups_spec, linear_spec, ran, table_spec
 
 FIGURES = ("selection_loss", "validation_loss", "accuracy")
 NOT_OF_PEOPLE = {"rounds", "best_round", "stopped_by", "collapsed_rounds", "reasons", "too_good"}
@@ -78,12 +79,18 @@ def test_losses_of_too_few_neither_choose_a_round_nor_end_training(least: int, e
     assert (utility["best_round"] == utility["rounds"]) == (ended == "rounds")
 
 
-def test_few_whose_outcome_a_rule_judges_have_no_figure() -> None:
-    """Base rate, AUC and precision are of these rows alone, here those of one client."""
-    rules = [{"group": {"group": "g2"}, "op": "le", "value": 15}]
-    spec = groups_spec(training__rounds=2, fairness__favourable=rules)
-    spec["federation"]["clients_per_group"] = [97, 3]
-    found = ran(spec)
+def test_few_whose_outcome_a_rule_judges_have_no_figure(tmp_path: Path) -> None:
+    """Base rate, AUC and precision are of these rows alone, here those of one client. The others
+    have no value of the attribute by which there are rules."""
+    rows = [
+        f"t{town:02},{row / 10},{'mw'[row % 2] if town < 2 else ''},{'yes' if row % 3 else 'no'}"
+        for town in range(30)
+        for row in range(10)
+    ]
+    (tmp_path / "towns.csv").write_text("\n".join(["town,x,sex,passed", *rows, ""]))
+    rules = [{"group": {"sex": sex}, "op": "in", "value": ["yes"]} for sex in "mw"]
+    fairness = {"sensitive": ["sex"], "favourable": rules}
+    found = ran(table_spec("towns.csv", ["x"], training__rounds=2, fairness=fairness), tmp_path)
     assert len(np.unique(held_out_groups(found.run.cell).clients)) == 1
     assert found.report["utility"]["outcome_share"] is None
     assert found.report["utility"]["validation_loss"] is None

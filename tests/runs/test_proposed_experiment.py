@@ -138,8 +138,25 @@ def test_hospitals_get_records_and_many_clients_are_protected_whole() -> None:
     assert proposed(divisors).spec["federation"]["standardise"] == "client"
     of_records = proposed(divisors, unit="record")
     assert of_records.spec["federation"]["standardise"] is None
-    assert "without the ranges of x0, x1" in str(of_records.needs)
+    # Without ranges less is learnt, of most tables enough.
+    assert of_records.expected_useful
+    assert "training then learns faster" in str(of_records.reasons)
     assert proposed(facts(scale=RANGE), unit="record").expected_useful
+    assert proposed(facts(), unit="record").needs is not None
+
+
+def test_steps_of_few_rounds_are_long_enough_for_their_clip() -> None:
+    few = proposed(facts(clients=12, rows=250, scale=RANGE), leakage=20)
+    # A longer one would be too long for the curvature.
+    assert few.spec["training"]["local"]["step_size"] == pytest.approx(8 / 6, abs=0.05)
+    many = proposed(facts(scale=RANGE), leakage=20).spec["training"]["local"]
+    assert many["step_size"] == 0.3
+
+
+@pytest.mark.parametrize(("classes", "binary"), [(2, True), (3, False)])
+def test_a_threshold_is_proposed_for_two_classes_alone(classes: int, binary: bool) -> None:
+    reasons = str(proposed(facts(classes=classes, scale=RANGE), epsilon=3).reasons)
+    assert ("decision.threshold" in reasons) is binary
 
 
 def test_what_is_too_little_says_what_is_needed_and_that_is_enough() -> None:

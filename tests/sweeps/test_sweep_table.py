@@ -92,6 +92,15 @@ def test_best_is_what_lies_beyond_every_other_interval() -> None:
     assert best(sweep_table(cells({**SURE, 9: [1.5, 9.0, 4.0]}))) == [False, False, False]
 
 
+def test_losses_that_are_measured_otherwise_have_no_best() -> None:
+    losses = {1: "mse", 3: "rmse"}
+    measured = [
+        replace(cell, values={"training.loss": losses[cell.values["privacy.noise_multiplier"]]})
+        for cell in cells(SURE)
+    ]
+    assert best(sweep_table(measured)) == [False, False]
+
+
 @pytest.mark.parametrize("losses", [{1: [1.0], 3: [2.0]}, {1: [1.0, 1.1], 3: [2.0]}])
 def test_without_intervals_nothing_is_best(losses: dict[int, list[float | None]]) -> None:
     table = sweep_table(cells(losses))

@@ -19,7 +19,6 @@ from fedaudit.spec.parse import parse_spec
 from fedaudit.stored import LeakageTerms, LedgerRow, RoundRow
 from infrastructure.settings import Settings
 from models.database import Database
-from models.identifiers import new_id
 from models.person import Actor
 from models.repositories import (
     Budgets,
@@ -33,7 +32,7 @@ from models.repositories import (
     gathered_writes,
 )
 from models.tables.experiments import Experiment, Unit
-from models.values import Budget
+from models.values import Budget, new_id
 from tests.workers.registering import Registered
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

@@ -15,7 +15,7 @@ from infrastructure.settings import Settings
 from models.database import Database
 from models.repositories import UnitRepository
 from models.tables.experiments import Unit
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.service import Api, spec
 from tests.workers.admission import submit
 from workers.claim import Lease, LeaseLostError

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import delete, select
 
 from fedaudit.fairness.scored_groups import DisclosedRows, DisclosureDecision, RowSet
-from models.clock import utc_now
 from models.database import Database
 from models.repositories import DisclosureRepository, disclosures
 from models.tables.experiments import DisclosedSet
+from models.values import utc_now
 from workers.disclosed import Disclosed, Memory
 
 pytestmark = pytest.mark.both_databases

@@ -14,10 +14,10 @@ from sqlalchemy import delete, insert, select
 import migrations
 from fedaudit.fairness.scored_groups import DisclosureDecision
 from fedaudit.spec.errors import InvalidInputError
-from models.clock import utc_now
 from models.database import Database
 from models.repositories import FederationRepository
 from models.tables.experiments import DisclosedSet, DisclosureMemory
+from models.values import utc_now
 from tests.training.specs import table_spec
 from tests.workers.admission import (
     document_of,

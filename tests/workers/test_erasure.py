@@ -13,7 +13,6 @@ from sqlalchemy import func, select, text, update
 from fedaudit.federations.load import RegisteredData
 from fedaudit.ledger.statements import Envelope
 from infrastructure.storage import Storage, StorageError
-from models.clock import utc_now
 from models.repositories import (
     CheckpointRepository,
     FederationRepository,
@@ -25,7 +24,7 @@ from models.tables.base import Base
 from models.tables.experiments import Checkpoint, Experiment, Unit
 from models.tables.federations import ErasedLedger, Federation
 from models.tables.ledger import Ledger
-from models.vocabulary import SCOPES
+from models.values import SCOPES, utc_now
 from tests.api.ledgers.trainings import GAUSSIAN, declared, opened, post, reserve
 from tests.api.service import Api
 from tests.waiting import wait_until

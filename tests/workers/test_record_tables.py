@@ -10,7 +10,7 @@ import pytest
 import workers.run_loop
 from infrastructure.storage import Storage, StorageFullError, file_key
 from models.repositories import ReportRepository
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.service import Api, body_of
 from tests.workers.admission import spec_with
 from tests.workers.epsilon_specs import by_record, central, released

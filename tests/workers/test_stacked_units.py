@@ -12,9 +12,9 @@ from fedaudit.privacy.accounting.accountant import composed_epsilon
 from fedaudit.runs.experiment_plan import plan_experiment
 from fedaudit.spec.parse import parse_spec
 from models.database import Database
-from models.identifiers import new_id
 from models.repositories import Budgets, ExperimentRepository, LedgerRepository, ProjectRepository
 from models.tables.experiments import Experiment, Unit
+from models.values import new_id
 from tests.workers.admission import admitting, spec_with, with_settings
 from workers.context import WorkerContext
 from workers.run_unit import run_unit

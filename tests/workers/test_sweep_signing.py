@@ -144,6 +144,8 @@ def test_the_report_speaks_of_all_seeds(api: Api) -> None:
     assert report["sweep"]["id"] == sweep["id"]
     assert "costs that of all together" in report["verdict_parts"]["cost"]
     assert "if it was chosen among them" in others[0]["verdict_parts"]["cost"]
+    # So do the limits, which claims for other tools repeat.
+    assert "one of 3 cells of a sweep" in " ".join(others[0]["limits"])
     *lacking, of_all = report["gates"]
     assert [one["outcome"] for one in lacking] == ["insufficient_evidence"] * 3
     # One seed would meet the gate.

@@ -21,7 +21,7 @@ from fedaudit.attacks.played_runs import NotRepeatedError, repeat_run
 from fedaudit.ledger.encoding import ledger_hash
 from fedaudit.networks.parameter_files import ParameterFileError, decode_tensors, hypotheses_of
 from fedaudit.privacy.lower_bounds.e_values import e_values_of
-from fedaudit.reports.later import Basis
+from fedaudit.reports.report import Basis
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.utility import known_ending
 from fedaudit.runs.held_out_groups import is_remembered

@@ -12,14 +12,13 @@ from fedaudit import __version__
 from fedaudit.attacks.attack_files import packed
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.ledger.statements import Envelope
-from fedaudit.reports.later import Basis, LaterStatement, judged_later
+from fedaudit.reports.report import Basis, LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.spec.attacks import AttackSpec
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_admitted
 from fedaudit.training.base.cell import Cell
 from infrastructure.storage import file_key
-from models.clock import utc_now
 from models.repositories import (
     EventRepository,
     ExperimentRepository,
@@ -27,6 +26,7 @@ from models.repositories import (
     ReportRepository,
 )
 from models.tables.experiments import Experiment, LaterAttacks, Report
+from models.values import utc_now
 from workers.claim import DETAIL_CHARACTERS, ClaimedUnit
 from workers.finish import GATE_EVALUATED, alarm_events, report_index, store_file, stored_figures
 from workers.flush import Loaded, load_cell

@@ -29,15 +29,14 @@ from fedaudit.ledger.statements import (
 )
 from fedaudit.privacy.declared.figures import drawn_clients
 from fedaudit.privacy.declared.histories import Tally
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.declared.declared_report import declared_report
 from fedaudit.reports.declared.ledger_material import DeclaredMaterial
 from fedaudit.reports.report import report_hash
 from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.disclosure import DisclosureFloor, least_group_size
 from fedaudit.stored import KeyedDigest, LedgerRow
-from models.clock import utc_now
 from models.database import Database
 from models.repositories import (
     DeclaredLedgerRepository,
@@ -49,6 +48,7 @@ from models.repositories import (
 from models.repositories.declared_ledgers import unsigned_ledgers
 from models.repositories.ledger import stored_rows
 from models.tables.ledger import DeclaredLedger
+from models.values import utc_now
 from workers.proof.signing import CHECKPOINT_SECONDS, WaitingSigner, sign_checkpoint
 
 _NO_SECRET = bytes(32)

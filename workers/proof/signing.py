@@ -32,13 +32,12 @@ from fedaudit.ledger.statements import (
     link_of,
 )
 from fedaudit.ledger.statements import SignOff as Statement
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.sections.provenance import report_envelope
 from fedaudit.runs.ledger_writer import LedgerWriter
+from fedaudit.spec.canonical import canonical_hash
 from infrastructure.key_files import KeyFileError
 from infrastructure.settings import Settings
 from infrastructure.signing_keys import ensure_key_file, key_file_of, read_key_file
-from models.clock import utc_now
 from models.database import AWAY, Database
 from models.repositories import (
     AuditLogRepository,
@@ -54,6 +53,7 @@ from models.repositories import (
 from models.tables.base import written_time
 from models.tables.experiments import Experiment, SignOff
 from models.tables.ledger import RunLogEntry
+from models.values import utc_now
 
 log = structlog.get_logger()
 

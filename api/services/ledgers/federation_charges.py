@@ -46,7 +46,6 @@ def hold_budget(
         )
     if refusal is not None:
         raise ProblemError(
-            409,
             "budget-exhausted",
             f"the {BOOK} book of this federation {_why(refusal)}; state other terms, or have the "
             "budget changed",

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
-from api.http.problems import ProblemError
+from api.http.problems import conflict
+from api.services.budgets import refuse_exact_figures
 from api.services.ledgers.federation_charges import charge_federation
 from api.services.lookups import found_by, refuse_erased
 from api.shared.ledger_states import LedgerState
@@ -53,8 +54,6 @@ from fedaudit.spec.declared_ledgers import (
 )
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.stored import LedgerRow
-from models.clock import utc_now
-from models.identifiers import is_id
 from models.repositories import (
     AnnouncementRepository,
     DeclaredLedgerRepository,
@@ -63,6 +62,7 @@ from models.repositories import (
 )
 from models.repositories.declared_ledgers import OPEN, REFUSED, USED
 from models.tables.ledger import DeclaredLedger, DeclaredReservation, DeclaredRoundRow
+from models.values import is_id, utc_now
 
 _EVENT: TypeAdapter[AnyRelease] = TypeAdapter(DeclaredEvent)
 
@@ -158,8 +158,9 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
     """The ledger's terms, and the rounds of a body as they are stored, in its order.
 
     A round that was declared before, with the same content and by the same API key, stays as it is.
-    Raises ProblemError without such a ledger, for any other round that was declared and for one
-    that comes after later ones; InvalidInputError for a body with faults.
+    Raises ProblemError without such a ledger, for any other round that was declared, for one that
+    comes after later ones, and for what passes totals of the project that owns the federation's
+    data, or its total against readers of reports; InvalidInputError for a body with faults.
     """
     if (state := ledger_before(call, ledger_id)) is not None:
         _compute_beforehand(state, value)
@@ -181,7 +182,14 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
             spent, numbers = after.histories, {one.round for one in fresh}
             others = [one for one in reserved if holds(one, now) and one.round not in numbers]
             held = held_by(after.terms, spent, others)
-            charge_federation(call.resources, session, row, after.terms, held=held, spent=spent)
+            budgets = call.budgets(session)
+            had_room = {one.reserved for one in stored.values()} == {"reserved"}
+            bounded = not had_room and not budgets.sharing(row.federation_id).is_owner
+            if any(one.groups for one in fresh):
+                refuse_exact_figures(budgets, row.federation_id, "a round with `groups`")
+            book = partial(charge_federation, call.resources, session, row, after.terms)
+            if why := book(held=held, spent=spent, within_totals=bounded):
+                raise conflict(f"{why}; another project owns the data: reserve before a round runs")
     call.resources.ledgers.keep(ledger_id, after)
     found = {**known, **stored}
     return after.terms, [found[one.round] for one in rounds]
@@ -222,7 +230,7 @@ def _is_fresh(
             f"declare it as round {state.last_round + 1} or later: what a round costs does not "
             "depend on its number, and the gap stays on record"
         )
-    raise ProblemError(409, "conflict", why, round=one.round)
+    raise conflict(why, round=one.round)
 
 
 def _append(

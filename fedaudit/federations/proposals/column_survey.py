@@ -338,9 +338,11 @@ def alike(classes: Sequence[str]) -> str:
 
 
 def _names_clients(column: Column) -> bool:
-    """Whether there are at least two values kept, and on average two rows to each."""
+    """Whether there are at least two values kept, no flag's 0 and 1, and on average two rows to
+    each."""
     kept = [column.values[value] for value in column.distinct]
-    return not column.fractions and 2 <= len(kept) <= sum(kept) / 2
+    is_flag = {*column.distinct} == {"0", "1"}
+    return not (column.fractions or is_flag) and 2 <= len(kept) <= sum(kept) / 2
 
 
 def _may_be_target(column: Column) -> bool:

@@ -252,7 +252,8 @@ def propose(
     )
     if survey.note is not None:
         draft.guesses["/federation/source"] = survey.note
-    may_be = clients or [one for one in possible_clients(others) if one is not targets[0]]
+    possible = [one for one in possible_clients(others) if one is not targets[0]]
+    may_be = [*clients, *(one for one in possible if one not in clients)]
     _put_clients(draft, clients, may_be[:5], stated=client_key is not None)
     _put_target(draft, targets[0], stated=target is not None)
     used = {targets[0].name, *(column.name for column in clients[:1])}
@@ -294,7 +295,7 @@ def _put_clients(
             f"name a column as `client_key`{columns}"
         )
         return
-    key, *others = clients
+    key, others = clients[0], may_be[1:]
     draft.federation["client_key"] = key.name
     also = f"; others might: {', '.join(one.name for one in others)}" if others else ""
     draft.guesses["/federation/client_key"] = (

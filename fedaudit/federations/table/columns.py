@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fedaudit.spec.errors import FieldError, error_at, no_column, pointer, raise_errors
+from fedaudit.spec.labels import as_read
 from fedaudit.spec.table import Encoding, Feature, OneHot, Table
 
 _FEATURES = "/federation/features"
@@ -168,7 +169,7 @@ def _check_named(
             f"the file has a column {name!r} already; join under another name",
         )
         for name in source.join
-        if name in known
+        if as_read(name) in map(as_read, names)
     ]
     if source.target == source.key_column:
         faults.append(FieldError(_TARGET, "is the client key; name another column"))

@@ -130,6 +130,11 @@ class KeptRows:
             )
 
     @property
+    def dropped(self) -> int:
+        """How many rows were left out."""
+        return self.left_out + self._without.total()
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """How many rows were left out, and for want of what; a row counts once."""
         found = [f"rows without a {what}, left out: {rows}" for what, rows in self._without.items()]

@@ -344,6 +344,7 @@ def _grouped(
         record_keys=row_keys,
         order=order,
         is_outline=outline,
+        rows_dropped=used.dropped,
     )
     return ReadTable(federation, rows, columns.features, {**used.missing, **filled})
 

@@ -1,5 +1,8 @@
 """What can be run and protects no one, or is asked for in vain: the warnings before a run."""
 
+from collections.abc import Mapping
+
+from fedaudit.number_text import at_most
 from fedaudit.privacy.guarantees.cost_sentences import MOST, cost_level, odds_words
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.spec.experiment import ExperimentSpec
@@ -17,16 +20,23 @@ _EXPONENTS = {
 
 
 def spec_doubts(
-    spec: ExperimentSpec, *, training_clients: int, rows: int, epsilon: float = 0.0
+    spec: ExperimentSpec, *, training_clients: int, rows: int, costs: Mapping[str, float] = {}
 ) -> list[str]:
-    """One sentence for each bound too large to protect anyone and each field without effect.
+    """One sentence for each bound that protects no one or is not met, and each field without
+    effect.
 
     `rows`: of all clients. A delta is compared with the units of the guarantee that may train.
-    `epsilon`: what all rounds may cost.
+    `costs`: what all rounds may cost, by the figures of gates.
     """
     delta, unit = getattr(spec.privacy, "delta", None), mechanism_of(spec).facts.unit
     found = []
     for position, gate in enumerate(spec.gates):
+        worst = costs.get(gate.figure, 0.0)
+        if gate.op == "le" and worst > gate.value:
+            found.append(
+                f"gates[{position}].value: {gate.figure} may come to {at_most(worst, digits=4)}, "
+                f"which is spent, and fails a gate of {gate.value:g}; take more noise"
+            )
         # A gate that is content with simulated noise says by itself that it asks for no protection.
         if gate.figure not in _EXPONENTS or gate.op != "le" or gate.allow_simulation:
             continue
@@ -44,6 +54,7 @@ def spec_doubts(
             f"somebody's data may be handed over whole; take one far below that, such as "
             f"{0.1 / units:.0e}"
         )
+    epsilon = costs.get("epsilon_max", 0.0)
     if cost_level(epsilon, delta=delta or 0.0) == "nothing":
         words = f"an epsilon of {epsilon:.4g} for all rounds protects no one"
         found.append(f"privacy: {words}; take more noise, or a `target`")

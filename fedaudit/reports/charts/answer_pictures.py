@@ -13,14 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from fedaudit.number_text import (
-    NO_FIGURE,
-    FigureTable,
-    bound_text,
-    exact_text,
-    figure_text,
-    interval_text,
-)
+from fedaudit.number_text import FigureTable, bound_text, exact_text, figure_text, interval_text
 from fedaudit.privacy.accounting.privacy_events import observer_words
 from fedaudit.privacy.guarantees.cost_sentences import LEVELS, level_ends
 from fedaudit.reports.charts.drawing import (
@@ -40,13 +33,8 @@ from fedaudit.reports.charts.drawing import (
 )
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import why_not_useful
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    level_in_words,
-    report_level,
-)
+from fedaudit.reports.sections.utility import not_shown_words, personal_method, why_not_useful
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import RATES
@@ -79,7 +67,7 @@ def answer_pictures(report: Report) -> list[Chart]:
 
 
 def _spent(report: Report) -> Chart | None:
-    guarantee, exponent = report["guarantee"], bounding_exponent(report)
+    guarantee, exponent = report["guarantee"], Bound(report).exponent
     if guarantee["kind"] == "none" and "predictions" in report:
         return None
     if exponent is None:
@@ -93,7 +81,7 @@ def _spent(report: Report) -> Chart | None:
     if report.get("declared"):
         stated += " As declared by the trainer."
     unit = "leakage\n(it bounds no guess)"
-    if bounds_every_dataset(report):
+    if Bound(report).of_every_dataset:
         unit = "largest epsilon" if report["privacy"]["epsilon"] else "exponent of the odds"
     whole, ground = (0.0, _budget(report) or 0.0), _ground(report, rows)
     drawing = range_chart(rows, kinds=kinds, unit=unit, whole=whole, ground=ground)
@@ -113,7 +101,7 @@ def _ground(report: Report, rows: Sequence[Row]) -> Ground:
     """The budget as a dashed line, and whether what is drawn is in force. Behind a cost that bounds
     guesses are its levels; what clients were charged bounds none, so it is on no such scale."""
     privacy, budget = report["privacy"], _budget(report)
-    bounds, key = bounds_every_dataset(report), []
+    bounds, key = Bound(report).of_every_dataset, []
     off = "not in force" if report["guarantee"].get("in_force") is False else ""
     if bounds and not privacy["epsilon"]:
         budget = None  # What a budget of leakage counts is no exponent of the theorem.
@@ -146,11 +134,11 @@ def _limit(x: Scale, value: float | None, top: float, bottom: float) -> Markup:
 
 def _cost_words(report: Report, exponent: float) -> str:
     start = f"A {report['guarantee']['unit']}"
-    if not bounds_every_dataset(report):
+    if not Bound(report).of_every_dataset:
         return f"{start} was charged at most {bound_text(exponent)}, which bounds no guess."
     charged = report["privacy"].get("leakage_max")
     beside = "" if charged is None else f" (by the convention n/nu {bound_text(charged)})"
-    return f"{start} spent at most {bound_text(exponent)}{beside}: {level_in_words(report)}."
+    return f"{start} spent at most {bound_text(exponent)}{beside}: {Bound(report).in_words}."
 
 
 def _spending_rows(
@@ -168,13 +156,13 @@ def _spending_rows(
             many, share = one["budget_low"] != one["budget_high"], one["budget_used_share"]
             name = f"budget{' up to' if many else ''} {figure_text(one['budget_high'])}"
             rows.append(Row(name, (one["epsilon_max"],)))
-            used = NO_FIGURE if share is None else f"{bound_text(100 * share)} %"
+            used = bound_text(None) if share is None else f"{bound_text(100 * share)} %"
             shares.append((name, bound_text(one["epsilon_max"]), used))
         head = ("Records with budgets", "Largest epsilon", "Largest share of a budget")
         return rows, (), FigureTable(head, shares)
     if privacy.get("leakage_quantiles"):
         rows, kinds, table = client_rows(privacy)
-        if bounds_every_dataset(report):
+        if Bound(report).of_every_dataset:
             rows, kinds = [Row(f"any {unit}", (exponent,))], ()
         return rows, kinds, table
     planned = None if report.get("repeats") else privacy.get("epsilon_planned")
@@ -183,10 +171,7 @@ def _spending_rows(
         (one["observer"], proven_cost(report, "epsilon_max", observer=one["observer"])[0])
         for one in privacy["epsilon"]
     ]
-    cells = [
-        (f"Against {observer_words(observer)}", NO_FIGURE if cost is None else bound_text(cost))
-        for observer, cost in costs
-    ]
+    cells = [(f"Against {observer_words(observer)}", bound_text(cost)) for observer, cost in costs]
     kinds = () if planned is None else ("largest", "of all planned rounds")
     return rows, kinds, FigureTable(("Whose", "Spent"), cells)
 
@@ -243,7 +228,7 @@ def _bands(x: Scale, report: Report, top: float, bottom: float) -> Markup:
     """The levels of a cost behind the rows, each with its name on one of three lines above them, so
     that none meets another, and below the name from where to where it reaches; that of the report
     is bold."""
-    level, ends = report_level(report), level_ends(delta=report["guarantee"]["delta"] or 0.0)
+    level, ends = Bound(report).level, level_ends(delta=report["guarantee"]["delta"] or 0.0)
     if delta_gives_data_away(report):
         ends, level = (0.0,) * len(ends), "nothing"
     here = list(LEVELS).index(level)
@@ -413,6 +398,8 @@ def _quality(report: Report) -> Chart | None:
         key.append((box_sample(), f"{level} of the gain"))
     if why is not None:
         stated = f"{why[0].upper()}{why[1:]}. {stated}"
+    if method := personal_method(report):
+        stated += f" It is of clients' own models ({method}), and not of the common one."
 
     def behind(x: Scale, top: float, bottom: float) -> Markup:
         doubt = label(_doubt_words(report), _WIDTH, top - 6, anchor="end", kind="bad")
@@ -441,4 +428,4 @@ def _doubt_words(report: Report) -> str:
         return "the model needs another threshold"
     if report["utility"]["degenerate"] is True:
         return "the model decides nothing"
-    return "not shown to be better than a constant"
+    return not_shown_words(report)

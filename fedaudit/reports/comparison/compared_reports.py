@@ -21,6 +21,7 @@ from fedaudit.reports.comparison.fronts import (
     warnings,
 )
 from fedaudit.reports.figures import COUNTED, ReportFigure, figures_of
+from fedaudit.reports.gates.gate_evidence import LEAST_LEVEL
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.report import Report
 from fedaudit.reports.sections.guarantee import is_unbounded
@@ -37,9 +38,7 @@ def compare_reports(
     return Comparison(
         experiments=[
             ComparedExperiment(
-                id=report.experiment.id,
-                name=report.experiment.name,
-                spec_hash=report.experiment.spec_hash,
+                **report.experiment.model_dump(exclude={"status"}),
                 answer=report.answer,
                 verdict=report.verdict,
                 degenerate=report.utility.degenerate,
@@ -127,7 +126,9 @@ def _cell(
 
 _TOTALS = ("leakage_max", "log_ratio_max", "epsilon_max")
 _OF_COSTS: frozenset[Caution] = frozenset({"other-radius", "other-model", "early-end"})
-_OF_GAPS: frozenset[Caution] = frozenset({"other-data", "other-outcome", "other-loss"})
+_OF_GAPS: frozenset[Caution] = frozenset(
+    {"other-data", "other-outcome", "other-loss", "other-method"}
+)
 
 
 def best_cell(
@@ -164,7 +165,8 @@ def _may_win(meaning: FigureMeaning, report: Report) -> bool:
         return False
     if meaning.section == "privacy":
         return report.guarantee.in_force is True
-    return report.utility.degenerate is not True
+    hidden = (one.doubt for one in report.fairness if one.attribute == meaning.attribute)
+    return report.utility.degenerate is not True and not any(hidden)
 
 
 def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:
@@ -176,7 +178,7 @@ def _range(meaning: FigureMeaning, cell: Cell) -> tuple[float, float] | None:
         case "utility":
             return None  # losses and accuracies have no interval
         case "fairness":
-            if cell.interval is None:
+            if cell.interval is None or cell.interval.level < LEAST_LEVEL:
                 return None
             low, high = cell.interval.low, cell.interval.high
             return (-high, -low) if is_ratio(meaning.figure) else (low, high)

@@ -31,6 +31,7 @@ Caution = Literal[
     "other-model",
     "other-loss",
     "other-outcome",
+    "other-method",
     "early-end",
 ]
 
@@ -207,7 +208,8 @@ def _at(report: Report, path: str) -> Any:
     section, _, rest = path.partition(".")
     if section in ("provenance", "guarantee", "data"):
         return getattr(getattr(report, section), rest)
-    found = value_at(report.spec, *path.split("."))
+    target = report.spec["federation"].get("target")
+    found = value_at(report.spec, *(target if one == "*" else one for one in path.split(".")))
     return _rules(found) if path.endswith(".favourable") else found
 
 
@@ -220,28 +222,27 @@ def _rules(favourable: Any) -> Any:
     return {name: value for name, value in favourable.items() if name != "label"}
 
 
-_MEASURED_BY = ("training.loss", "federation.scale", "federation.target", "federation.classes")
-_GROUPED_BY = (
+_OF_GROUPS = (
     *("favourable", "sensitive", "intersections", "edges", "groups", "exclude"),
     *("reference_group", "minimum_group_size", "minimum_group_clients"),
 )
-_Paths = Sequence[tuple[Caution, tuple[str, ...]]]
-"""What is warned of, and the paths of a report, or below its spec, at which experiments differ."""
-_ALWAYS: _Paths = (
-    ("other-data", ("provenance.data_fingerprint",)),
-    ("other-guarantee", ("guarantee.kind",)),
-    ("other-loss", _MEASURED_BY),
-    ("other-outcome", tuple(f"fairness.{name}" for name in _GROUPED_BY)),
+_IN_NO_GROUP = ("federation.missing_values", "federation.join")
+GROUPED_BY = (*(f"fairness.{name}" for name in _OF_GROUPS), *_IN_NO_GROUP)
+MEASURED_BY = ("training.loss", "federation.scale.*", "federation.target", "federation.classes")
+_PATHS: Sequence[tuple[Caution, Sequence[str]]] = (
+    ("other-data", ["provenance.data_fingerprint"]),
+    ("other-guarantee", ["guarantee.kind"]),
+    ("other-loss", MEASURED_BY),
+    ("other-outcome", GROUPED_BY),
+    ("other-unit", ["guarantee.unit"]),
+    ("other-noise", ["privacy.noise"]),
+    ("other-adjacency", ["guarantee.adjacency"]),
+    ("other-delta", ["guarantee.delta"]),
+    ("other-radius", ["privacy.radius", "privacy.per_layer"]),
+    ("other-model", ["data.parameters", "federation.scale"]),
 )
-_OF_PROTECTED: _Paths = (("other-unit", ("guarantee.unit",)), ("other-noise", ("privacy.noise",)))
-_OF_EPSILON: _Paths = (
-    ("other-adjacency", ("guarantee.adjacency",)),
-    ("other-delta", ("guarantee.delta",)),
-)
-_OF_LEAKAGE: _Paths = (
-    ("other-radius", ("privacy.radius", "privacy.per_layer")),
-    ("other-model", ("data.parameters", "federation.scale")),
-)
+"""What is warned of, and the paths of a report, or below its spec, at which experiments differ; `*`
+is the name of the target."""
 _WORDS: Mapping[Caution, str] = {
     "degenerate": "The model of an experiment decides nothing: its gaps, its accuracy and its loss "
     "are no better or worse than another's, however small they are.",
@@ -255,6 +256,8 @@ _WORDS: Mapping[Caution, str] = {
     "one.",
     "other-outcome": "Gaps are measured differently: the sensitive attributes, their groups, the "
     "favourable outcome, the reference group or the smallest group that is shown is another one.",
+    "other-method": "Figures of some experiments are of models that stay with clients, those of "
+    "others of the common model, which may leave.",
     "other-unit": "The guarantees protect different units: a record's figure says less than a "
     "client's.",
     "other-noise": "Some experiments drew their noise from the seed: their models are not for "
@@ -283,24 +286,26 @@ def ended_early(report: Report) -> bool:
 def warnings(reports: Sequence[Report]) -> list[Warned]:
     """The caveats of reading these reports side by side."""
     protected = [one for one in reports if one.guarantee.kind != "none"]
+    compared = dict.fromkeys(dict(_PATHS), reports)
+    compared |= dict.fromkeys(("other-unit", "other-noise"), protected)
     with_epsilon = [one for one in protected if one.privacy.epsilon_max is not None]
+    compared |= dict.fromkeys(("other-adjacency", "other-delta"), with_epsilon)
     with_leakage = [one for one in protected if one.privacy.leakage_max is not None]
+    compared |= dict.fromkeys(("other-radius", "other-model"), with_leakage)
     found: list[Caution] = []
     if any(one.utility.degenerate for one in reports):
         found.append("degenerate")
     if any(map(is_contradicted, reports)):
         found.append("alarm")
-    for differing, compared in (
-        (_ALWAYS, reports),
-        (_OF_PROTECTED, protected),
-        (_OF_EPSILON, with_epsilon),
-        (_OF_LEAKAGE, with_leakage),
-    ):
-        found += [
-            code
-            for code, paths in differing
-            if any(_at(one, path) != _at(compared[0], path) for one in compared for path in paths)
-        ]
+    methods = [one.utility.method for one in reports]
+    if len({one is not None and one.of_common_model is False for one in methods}) > 1:
+        found.append("other-method")
+    found += [
+        code
+        for code, paths in _PATHS
+        for some in [compared[code]]
+        if any(_at(one, path) != _at(some[0], path) for one in some for path in paths)
+    ]
     if any(map(ended_early, protected)):
         found.append("early-end")
     return [Warned(code=one, message=_WORDS[one]) for one in found]

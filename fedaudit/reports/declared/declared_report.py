@@ -20,7 +20,7 @@ from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection, delta_gives_data_away
 from fedaudit.reports.sections.part import Answer, AnswerReason, Part, Values, assembled, reason
 from fedaudit.reports.sections.provenance import Integrity
-from fedaudit.reports.verdict.cost import bounding_exponent, excludes_nothing, scale_words
+from fedaudit.reports.verdict.cost import Bound, scale_words
 from fedaudit.reports.verdict.worst_off import by_unevenness, headline_metric
 from fedaudit.spec.base import stands_for
 from fedaudit.spec.declared_ledgers import LedgerTerms
@@ -149,10 +149,10 @@ def _of_guarantee(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     if guarantee["kind"] == "none":
         words = "no mechanism was declared, so nothing bounds what the rounds reveal"
         yield reason("no-guarantee", words)
-    elif bounding_exponent(report) is None:
+    elif Bound(report).exponent is None:
         words = "no finite number bounds what the declared rounds reveal"
         yield reason("guarantee-bounds-nothing", words)
-    elif excludes_nothing(report):
+    elif Bound(report).excludes_nothing:
         words = "the bound that was declared is too large to protect anyone"
         yield reason("guarantee-bounds-nothing", words)
     if delta_gives_data_away(report):

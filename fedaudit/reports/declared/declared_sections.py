@@ -27,7 +27,7 @@ from fedaudit.privacy.declared.histories import (
 )
 from fedaudit.privacy.guarantees.guarantee import GuaranteeLabel
 from fedaudit.privacy.mechanisms.gaussian import LOOSE_FIXED_SIZE
-from fedaudit.reports.checks import EXACT, Check, agrees, canonical_hash, check, unchecked, value_at
+from fedaudit.reports.checks import EXACT, Check, agrees, value_at
 from fedaudit.reports.declared.ledger_material import (
     DeclaredEvidence,
     DeclaredMaterial,
@@ -40,6 +40,7 @@ from fedaudit.reports.sections.epsilon import EpsilonSection
 from fedaudit.reports.sections.guarantee import GuaranteeSection
 from fedaudit.reports.sections.part import Part, Reasons, Section, no_limits, or_why, with_reasons
 from fedaudit.reports.sections.provenance import integrity_checks, unsigned
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.declared_ledgers import DeclaredMechanism, LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 
@@ -212,7 +213,7 @@ def _guarantee_checks(found: DeclaredEvidence) -> Iterator[Check]:
     said = value_at(found.report, "guarantee", "conditions")
     if found.histories is not None and said is not None:
         rests_on = conditions(found.terms, found.histories)
-        yield check(
+        yield Check.of(
             "report.guarantee.conditions",
             isinstance(said, Mapping) and said.keys() == rests_on.keys(),
             good="the report names each figure that rests on an untested sampling",
@@ -384,14 +385,14 @@ _DIGITS_OF_PLD = 1e-6
 def _privacy_checks(found: DeclaredEvidence) -> Iterator[Check]:
     """The terms, and every figure from what the entries charged."""
     terms, histories = found.terms, found.histories
-    yield check(
+    yield Check.of(
         "report.terms",
         canonical_hash(value_at(found.report, "terms")) == canonical_hash(found.evidence.spec),
         good="the report is about the stored terms",
         bad="the report's terms are not the stored ones",
     )
     if histories is None:
-        yield unchecked("report.figures", "the entries have too many distinct events")
+        yield Check.unchecked("report.figures", "the entries have too many distinct events")
         return
     section = declared_privacy(terms, histories).model_dump(mode="json")
     computed = _DIGITS_OF_PLD if terms.accountant == "pld" else _DIGITS

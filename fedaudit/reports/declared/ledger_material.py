@@ -29,7 +29,6 @@ from fedaudit.spec.metrics import COUNTS, SCORE_METRICS
 
 Tallies = Mapping[str, Mapping[str, Mapping[str, int]]]
 
-_AS_DECLARED = "as the trainer counts it"
 _NO_CLIENTS = "the counts are declared of all clients together, so no client can be drawn anew"
 _NO_SCORES = "only counts are declared"
 _NO_ACCURACY = "declared counts show whether an outcome was favourable, not whether it was right"
@@ -158,7 +157,7 @@ def _section(
     }
     return FairnessSection(
         attribute=attribute,
-        favourable=_AS_DECLARED,
+        favourable="as the trainer counts it",
         reference_group=None,
         groups=group_sections(sorted(groups), columns, disclosure, no_sizes=_SIZES_CONFIDENTIAL),
         metrics=metrics,

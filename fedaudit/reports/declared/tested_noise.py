@@ -118,14 +118,11 @@ def _tested(material: DeclaredMaterial) -> TestedNoise:
         reason=reason,
         test="canaries",
         power=power,
-        rounds=found.rounds,
+        **{name: getattr(found, name) for name in ("rounds", "releases", "e_value", "alarm_round")},
         canaries=len(found.present),
-        releases=found.releases,
         claim=claim,
         bounds=list(_bounds(found, law, delta=terms.delta, claim=claim, power=power)),
-        e_value=found.e_value,
         alarm=alarm,
-        alarm_round=found.alarm_round,
     )
 
 

@@ -14,28 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from fedaudit import __version__
 from fedaudit.fairness.gaps import gap_size
-from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, key_fields
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, claim_lines, claims_in, key_fields
 from fedaudit.ledger.statements import Envelope, SignOff
 from fedaudit.number_text import bound_text, figure_text, room_text
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, doubts, guess_words, guessed_words
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.gates.gate_results import COSTS
-from fedaudit.reports.later import LaterStatement, judged_later
 from fedaudit.reports.readings.facts import text_at
 from fedaudit.reports.readings.reading import given, rendered
+from fedaudit.reports.report import LaterStatement, judged_later
 from fedaudit.reports.sections.attacks import SUFFICIENT_POWER
 from fedaudit.reports.sections.guarantee import guarantee_words, proven_cost
 from fedaudit.reports.sections.part import Answer
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    excludes_nothing,
-    is_proven,
-    report_level,
-)
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.release import answer_of, gate_counts
 from fedaudit.reports.verdict.worst_off import headline_metric, judging, worst_off
-from fedaudit.spec.canonical import canonical_json, read_canonical
+from fedaudit.spec.canonical import canonical_hash, canonical_json, read_canonical
 from fedaudit.spec.fairness import OFTEN_RIGHT
 from fedaudit.spec.metrics import METRICS
 
@@ -55,6 +48,11 @@ NOTICE = (
 DOCUMENT, PAGE, PDF = "dossier.json", "dossier.html", "dossier.pdf"
 REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE = "report.json", "sign-offs.json", "later-attacks.json"
 KEYS_FILE = "keys.json"
+READERS: Mapping[str, Callable[[bytes], Any]] = {
+    **dict.fromkeys((DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE), read_canonical),
+    CLAIMS_FILE: claims_in,
+}
+"""What reads a file with JSON."""
 MODEL_FILE = "model.safetensors"
 """Checked where the file is beside the dossier, which does not contain it."""
 _PARTS = (
@@ -240,24 +238,19 @@ def _given(report: Mapping[str, Any]) -> dict[str, Any]:
         "THEN": _THEN,
         "SUFFICIENT_POWER": SUFFICIENT_POWER,
         "label": guarantee_words(report["guarantee"]),
-        "exponent": bounding_exponent(report),
+        "exponent": Bound(report).exponent,
         "proven": partial(proven_cost, report),
-        "bounds_every": bounds_every_dataset(report),
-        "secured": is_proven(report) and report["guarantee"]["in_force"] is True,
-        "excludes_nothing": excludes_nothing(report),
-        "weak_level": report_level(report) in ("nearly-all", "nothing", "unbounded"),
+        "bounds_every": Bound(report).of_every_dataset,
+        "secured": Bound(report).is_proven and report["guarantee"]["in_force"] is True,
+        "excludes_nothing": Bound(report).excludes_nothing,
+        "weak_level": Bound(report).level in ("nearly-all", "nothing", "unbounded"),
         "GOAL": GOAL,
         "OFTEN_RIGHT": OFTEN_RIGHT,
         "COSTS": COSTS,
         "METRICS": METRICS,
-        "gap_size": gap_size,
-        "judging": judging,
-        "worst_off": worst_off,
+        **{one.__name__: one for one in (gap_size, judging, worst_off, headline_metric)},
+        **{one.__name__: one for one in (guess_words, guessed_words, doubts)},
         "counts": gate_counts(report["gates"]),
-        "headline_metric": headline_metric,
-        "guess_words": guess_words,
-        "guessed_words": guessed_words,
-        "doubts": doubts,
         "floor_exp": lambda exponent: f"{math.floor(math.exp(exponent)):,}",
         "short": figure_text,
         "bound": bound_text,

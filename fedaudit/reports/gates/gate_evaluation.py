@@ -100,6 +100,8 @@ def _judge(
         early = chosen_by_losses(known_ending(report["utility"]["stopped_by"]))
         if early and report["privacy"].get("epsilon_planned") is None:
             sentence += _EARLY_END
+    for section in sections_of(gate, report["fairness"]) if gate.compares_groups else ():
+        sentence += f", against {against}" if (against := section["reference_group"]) else ""
     method = report["utility"].get("method")
     sentence += declared_words(gate, report)
     if method and method["personalised"] is not None and gate.measures_predictions:

@@ -16,7 +16,12 @@ from fedaudit.reports.sections.guarantee import (
     delta_gives_data_away,
     is_in_force,
 )
-from fedaudit.reports.sections.utility import chosen_by_losses, known_ending, why_not_useful
+from fedaudit.reports.sections.utility import (
+    chosen_by_losses,
+    known_ending,
+    personal_method,
+    why_not_useful,
+)
 from fedaudit.spec.attacks import AttackKind, GradientLeakageSpec
 from fedaudit.spec.gates import AttackFigure, Gate, GateOp, Proof
 
@@ -49,10 +54,11 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
         or _sweep_doubt(gate, report)
         or _alarm_doubt(gate, report, met=met)
         or _attack_doubt(gate, report)
-        or _guarantee_doubt(gate, report)
+        or _guarantee_doubt(gate, report, met=met)
         or _delta_doubt(gate, report)
         or planned_doubt(gate.figure, gate.op, gate.value, report)
         or _noise_doubt(gate, report)
+        or _group_doubt(gate, report, met=met)
         or _model_doubt(gate, report)
         or _personal_doubt(gate, report)
     )
@@ -62,11 +68,19 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
 # where the question does not concern it.
 
 
-def _guarantee_doubt(gate: Gate, report: Report) -> str | None:
+def is_simulated(gate: Gate, report: Report) -> bool:
+    """Whether the figure rests on noise that can be drawn again, and the gate does not allow
+    that."""
+    protects = known_guarantee_kind(report["guarantee"]["kind"]) in ("heuristic", "formal")
+    rests = protects and gate.plain_figure is not None and gate.plain_figure.rests_on_guarantee
+    return rests and not (gate.allow_simulation or is_in_force(report))
+
+
+def _guarantee_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
     """Why the guarantee does not make the figure evidence. Such a figure is worth as much as the
     guarantee: nothing without noise or with noise that anyone can draw again, and otherwise only
     what is proven, for the datasets that it is proven for. A gate must ask for each exception
-    itself."""
+    itself. Secret noise costs what simulated noise would, so a gate that this misses has failed."""
     figure = gate.plain_figure
     if figure is None or not figure.rests_on_guarantee:
         return None
@@ -80,7 +94,7 @@ def _guarantee_doubt(gate: Gate, report: Report) -> str | None:
         case "declared":
             # `_declared_doubt` asks for trust in the trainer; this asks what a declaration bounds.
             return None if gate.allow_conditional else _declared_condition(gate, report)
-        case "heuristic" | "formal" if not (gate.allow_simulation or is_in_force(report)):
+        case "heuristic" | "formal" if is_simulated(gate, report) and (met or gate.op == "ge"):
             return (
                 "the noise was simulated, so the guarantee is not in force and this run protects "
                 "no one; use `noise: release`, or set allow_simulation for research"
@@ -188,11 +202,8 @@ def planned_doubt(figure: str, op: str, bound: float, report: Report) -> str | N
     """Why an epsilon is no evidence for a gate that the rounds that were played meet: validation
     losses ended the run, so only the epsilon of all planned rounds is proven (docs/guarantees.md),
     and that misses the gate or belongs to one cell of a sweep alone."""
-    privacy = report["privacy"]
-    planned, ended_by = (
-        privacy.get("epsilon_planned"),
-        known_ending(report["utility"]["stopped_by"]),
-    )
+    privacy, ended_by = report["privacy"], known_ending(report["utility"]["stopped_by"])
+    planned = privacy.get("epsilon_planned")
     if planned is None or op != "le" or not chosen_by_losses(ended_by):
         return None
     if report.get("repeats") and figure in OF_ALL_SEEDS:
@@ -243,17 +254,21 @@ def _model_doubt(gate: Gate, report: Report) -> str | None:
     return None if gate.allow_degenerate or not gate.judges_model else why_not_useful(report)
 
 
+def _group_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:
+    """Why a gap that meets the bound is no evidence: whom it leaves out could only widen it."""
+    sections = sections_of(gate, report["fairness"]) if met and gate.compares_groups else []
+    return next((one.get("doubt") for one in sections), None)
+
+
 def _personal_doubt(gate: Gate, report: Report) -> str | None:
     """Why a figure of predictions is no evidence: its models stay with clients, while a common
     model that was not measured may leave. Otherwise clients' steps on their own rows would hide
     what the common model does."""
-    method = report["utility"].get("method")
+    method = personal_method(report)
     if gate.allow_personal_models or not gate.measures_predictions or method is None:
         return None
-    if method["personalised"] is None or method["sent"] is None:
-        return None
     return (
-        f"by the method {method['kind']} it is of models that held-out clients made from their "
+        f"by the method {method} it is of models that held-out clients made from their "
         "rows, and the common model, which may leave, was not measured; run the same spec without "
         "training.method, or set allow_personal_models if the common one is not used"
     )

@@ -18,17 +18,13 @@ OUTCOME_WORDS: dict[GateOutcome, str] = {
     "fail": "failed",
     "insufficient_evidence": "not enough evidence",
 }
-_TITLES: dict[GateOutcome, str] = {
-    "pass": "The gates passed",
-    "fail": "The gates failed",
-    "insufficient_evidence": "There is not enough evidence for the gates",
+_TITLES: dict[GateOutcome, tuple[str, str | None]] = {
+    "pass": ("The gates passed", None),
+    "fail": ("The gates failed", "failure"),
+    "insufficient_evidence": ("There is not enough evidence for the gates", "error"),
 }
-_ELEMENTS: dict[GateOutcome, str | None] = {
-    "pass": None,
-    "fail": "failure",
-    "insufficient_evidence": "error",
-}
-"""JUnit elements. Missing evidence is not `skipped`: skipped cases often count as passed."""
+"""In Markdown, and as elements of JUnit. Missing evidence is not `skipped`: skipped cases often
+count as passed."""
 _SIGNS: dict[GateOp, str] = {"le": "<=", "ge": ">="}
 Gates = Sequence[Mapping[str, Any]]
 """Gates as they were evaluated."""
@@ -96,7 +92,7 @@ def junit(results: GateResults) -> str:
         for gate in gates:
             named = {"name": _xml_text(condition(gate)), "classname": f"fedaudit.{policy}"}
             case = SubElement(suite, "testcase", {**named, "time": "0"})
-            reason, element = _xml_text(gate["reason"]), _ELEMENTS[gate["outcome"]]
+            reason, element = _xml_text(gate["reason"]), _TITLES[gate["outcome"]][1]
             if element is None:
                 SubElement(case, "system-out").text = reason
             else:
@@ -128,7 +124,7 @@ def markdown(results: GateResults) -> str:
 def _lines(results: GateResults) -> Iterator[str]:
     every = results.gates
     outcome = overall(every)
-    yield f"## {'No gate was given' if outcome is None else _TITLES[outcome]}"
+    yield f"## {'No gate was given' if outcome is None else _TITLES[outcome][0]}"
     yield ""
     counts = [f"{_count(every, one)} {word}" for one, word in OUTCOME_WORDS.items()]
     yield f"Experiment {_shown(results.experiment_id)}: {', '.join(counts)}."

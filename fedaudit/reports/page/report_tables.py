@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 from fedaudit.fairness.gaps import OF_SELECTION
 from fedaudit.number_text import SENTENCE, FigureTable, figure_text, interval_text
-from fedaudit.reports.later import Basis, judged_later
+from fedaudit.reports.report import Basis, judged_later
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.worst_off import gap_sentence, headline_metric

@@ -16,7 +16,7 @@ from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import derived_outcome
 from fedaudit.reports.sections.part import Part
-from fedaudit.reports.verdict.cost import is_proven, sends_nothing
+from fedaudit.reports.verdict.cost import Bound, sends_nothing
 
 Document = Mapping[str, Any]
 
@@ -101,17 +101,16 @@ HELD_OUT_ROWS = (
     "Losses and the fairness rates are taken, without noise or guarantee, from held-out rows of "
     "the clients that train."
 )
-HELD_OUT_WITH_NOISE = (
-    "Fairness rates are computed from counts of held-out rows with noise, whose epsilon the report "
-    "gives under fairness_privacy; nothing else is published of these rows, and no loss chose the "
-    "round."
-)
 
 
 def held_out(document: Document) -> str:
     """How the figures of held-out rows came about."""
     if part_at(document, "fairness_privacy"):
-        return HELD_OUT_WITH_NOISE
+        return (
+            "Fairness rates are computed from counts of held-out rows with noise, whose epsilon "
+            "the report gives under fairness_privacy; nothing else is published of these rows, and "
+            "no loss chose the round."
+        )
     by_row = text_at(document, "spec", "federation", "validation_unit") == "record"
     by_client = has_guarantee(document) and text_at(document, "guarantee", "unit") != "record"
     return HELD_OUT_ROWS if by_row and by_client else HELD_OUT
@@ -188,7 +187,7 @@ def group_name(group: Document) -> str:
 def is_doubtful(document: Document) -> bool:
     """Whether figures with secret noise show less than they say."""
     contradicted = bool(raised_alarms(document))
-    return contradicted or delta_gives_data_away(document) or not is_proven(document)
+    return contradicted or delta_gives_data_away(document) or not Bound(document).is_proven
 
 
 def federation(document: Document) -> str | None:

@@ -1,7 +1,7 @@
 """A report format, its templates, and formats that answer questions from a report and state how
 far."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
@@ -15,19 +15,7 @@ from fedaudit.number_text import NO_FIGURE, plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words, observer_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.facts import (
-    NOT_STATED,
-    Document,
-    ReportName,
-    figure,
-    number_at,
-    part_at,
-    parts_at,
-    report_name,
-    settings,
-    text_at,
-    texts_at,
-)
+from fedaudit.reports.readings.facts import Document, ReportName, part_at, parts_at, text_at
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone
 from fedaudit.reports.sections.part import Part, figure_rows
 from fedaudit.reports.sections.utility import Utility
@@ -69,27 +57,22 @@ def _environment() -> Environment:
     )
     made.filters |= {"observer": observer_words, "plain": plain}
     made.globals |= {
-        "NOT_STATED": NOT_STATED,
+        "NOT_STATED": facts.NOT_STATED,
         "SIMULATED": SIMULATED,
         "adjacency_words": adjacency_words,
         "cost_words": cost_part,
         "facts": facts,
-        "figure": figure,
-        "number": number_at,
+        "figure": facts.figure,
+        "number": facts.number_at,
         "part": part_at,
         "parts": parts_at,
-        "settings": settings,
+        "settings": facts.settings,
         "text": text_at,
-        "texts": texts_at,
+        "texts": facts.texts_at,
         "trained": training_words,
         "value": value_at,
     }
     return made
-
-
-def bullets(items: Iterable[str]) -> list[str]:
-    """A list of lines that are already Markdown."""
-    return [f"- {item}" for item in items]
 
 
 Status = Literal["answered", "answered in part", "not shown by this run"]
@@ -159,7 +142,7 @@ def questions_reading(
     def make(document: Document) -> dict[str, Any]:
         stated = {
             "reading": name,
-            "report": report_name(document),
+            "report": facts.report_name(document),
             "notice": notice,
             "as_of": as_of.isoformat(),
             "topics": asked(f"{name.replace('-', '_')}.txt", document),
@@ -201,4 +184,5 @@ def given(document: Document) -> Mapping[str, Any]:
 def gaps(section: Document) -> list[str]:
     """The gaps of one attribute, by name."""
     metrics = part_at(section, "metrics").items()
-    return [f"{name} {figure(number_at(metric, 'value'))}" for name, metric in metrics]
+    figures = ((name, facts.number_at(metric, "value")) for name, metric in metrics)
+    return [f"{name} {facts.figure(value)}" for name, value in figures]

@@ -14,28 +14,12 @@ from fedaudit.number_text import plain
 from fedaudit.privacy.accounting.privacy_events import adjacency_words
 from fedaudit.reports.checks import value_at
 from fedaudit.reports.readings import facts
-from fedaudit.reports.readings.facts import (
-    NOT_STATED,
-    Document,
-    ReportName,
-    number_at,
-    part_at,
-    parts_at,
-    report_name,
-    text_at,
-    texts_at,
-)
-from fedaudit.reports.readings.reading import (
-    ReportReading,
-    Topic,
-    bullets,
-    questions_reading,
-    rendered,
-)
+from fedaudit.reports.readings.facts import Document, ReportName, parts_at, text_at, texts_at
+from fedaudit.reports.readings.reading import ReportReading, Topic, questions_reading, rendered
 from fedaudit.reports.sections.guarantee import SIMULATED, charges_everyone, guarantee_words
 from fedaudit.reports.sections.part import Part, Share, figure_rows
 from fedaudit.reports.sections.utility import Utility
-from fedaudit.reports.verdict.cost import bounding_exponent, cost_part
+from fedaudit.reports.verdict.cost import Bound, cost_part
 from fedaudit.spec.metrics import RATES
 
 _OF_RATIOS = (
@@ -113,7 +97,7 @@ def impact_ratio(document: Document) -> ImpactRatioReading:
     if loss is not None:
         rate = "selection" if loss == "cross-entropy" else "scoring"
     return ImpactRatioReading(
-        report=report_name(document),
+        report=facts.report_name(document),
         notice=_OF_RATIOS,
         rate=rate,
         rate_definition=_definition(document, rate),
@@ -152,7 +136,7 @@ def _table(document: Document, section: Document) -> ImpactRatioTable:
 def _shown_rate(group: Document) -> float | None:
     if value_at(group, "suppressed") is True:
         return None
-    rate = number_at(group, "selection_rate")
+    rate = facts.number_at(group, "selection_rate")
     return rate if rate is not None and 0 <= rate <= 1 else None
 
 
@@ -210,7 +194,7 @@ def _is_audit(document: Document) -> bool:
 
 
 def _notes(document: Document, tables: list[ImpactRatioTable]) -> list[str]:
-    size = number_at(document, "spec", "fairness", "minimum_group_size")
+    size = facts.number_at(document, "spec", "fairness", "minimum_group_size")
     small = "the report's minimum" if size is None else f"{size:g} scored rows"
     audit, notes = _is_audit(document), []
     if value_at(document, "utility", "degenerate") is True:
@@ -292,7 +276,7 @@ def model_card(document: Document) -> str:
         document,
         front_matter=f"---\n{_yaml(_keys(document))}---",
         attributes=[name for name in names if name],
-        data=facts.federation(document) or f"{NOT_STATED}.",
+        data=facts.federation(document) or f"{facts.NOT_STATED}.",
         utilities=figure_rows(Utility, document["utility"]),
         rates=RATES,
         privacy=[one for one in privacy if one],
@@ -317,7 +301,7 @@ def _keys(document: Document) -> dict[str, Any]:
     # People search for this tag, so it requires a proven epsilon with secret noise.
     proven = _variant(document) == "Approximate DP"
     found["tags"] = ["federated-learning", *(["differential-privacy"] if proven else [])]
-    if number_at(document, "utility", "accuracy") is not None:
+    if facts.number_at(document, "utility", "accuracy") is not None:
         found["metrics"] = ["accuracy"]
     stated = {
         "experiment_id": text_at(document, "experiment", "id"),
@@ -333,7 +317,7 @@ def _keys(document: Document) -> dict[str, Any]:
 
 def _guarantee(document: Document) -> str:
     simulated = facts.is_simulated(document)
-    section = part_at(document, "guarantee")
+    section = facts.part_at(document, "guarantee")
     return guarantee_words({**section, "in_force": False} if simulated else section)
 
 
@@ -396,7 +380,7 @@ def registry(document: Document) -> dict[str, Any]:
     parameters: dict[str, Any] = {}
     if _variant(document) == "Approximate DP":
         delta = document["guarantee"]["delta"]
-        parameters = {"epsilon": bounding_exponent(document), "delta": delta}
+        parameters = {"epsilon": Bound(document).exponent, "delta": delta}
     found["privacy_loss"]["privacy_parameters"] = parameters
     found["administrative"]["notes"] = _registry_notes(document)
     # The end of the id distinguishes runs of the same name.
@@ -440,9 +424,9 @@ def _registry_notes(document: Document) -> str:
     paragraphs = [
         [] if _variant(document) else [_NO_DEPLOYMENT],
         ["To be filled in or confirmed by a person:"],
-        bullets(f"`{pointer}`: {what}" for pointer, what in missing.items()),
+        [f"- `{pointer}`: {what}" for pointer, what in missing.items()],
         [verdict],
-        bullets(map(plain, texts_at(document, "limits"))),
+        [f"- {plain(one)}" for one in texts_at(document, "limits")],
     ]
     return "\n\n".join("\n".join(lines) for lines in paragraphs if lines).strip()
 

@@ -7,7 +7,6 @@ from pydantic import ConfigDict, Field
 
 from fedaudit.privacy.accounting.privacy_events import Adjacency, Observer
 from fedaudit.privacy.lower_bounds.e_values import EvidenceBasis
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import Part, Section, Share
 from fedaudit.spec.attacks import (
     AttackKind,
@@ -411,7 +410,7 @@ def _attack_limits(material: Any) -> list[str]:
 
 
 # What is checked: `evidence_checks` of `verification.checkpoints`, with later attacks.
-ATTACKS = Section[Any, RunEvidence](
+ATTACKS = Section[Any, Any](
     "attacks",
     lambda material: material.attacks,
     "what an attack measured cannot be measured again; its e-values are added up anew",

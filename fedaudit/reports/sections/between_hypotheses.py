@@ -16,9 +16,8 @@ from fedaudit.privacy.leakage import (
     listed_pairs,
     part_distances,
 )
-from fedaudit.reports.checks import Check, check, same, value_at
-from fedaudit.reports.ledger_totals import LedgerTotals
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.checks import Check, same, value_at
+from fedaudit.reports.sections.material import LedgerTotals, ReportMaterial
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -57,10 +56,7 @@ class BetweenHypotheses(Part):
     statement: str
 
 
-_ONE = "there is one hypothesis, so no client chooses"
 _REPORTED = "clients report the hypothesis that they chose, without any noise: nothing hides it"
-_UNKNOWN = "the hypotheses were not handed over"
-_NOT_FINITE = "a hypothesis is not finite"
 _SECRET_RATE = "the radius is adaptive: every release has a separate epsilon"
 _BY_LAYER = "each layer has a separate epsilon; their exponents are added up"
 _NO_CLIP = "updates are not clipped, so nothing bounds how far apart two of them are"
@@ -99,9 +95,9 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
     if why is not None:
         return why
     if hypotheses is None:
-        return _UNKNOWN
+        return "the hypotheses were not handed over"
     if not np.isfinite(hypotheses).all():
-        return _NOT_FINITE
+        return "a hypothesis is not finite"
     inputs, missing = material.inputs, _NO_ROUND if material.result.best_round == 0 else _FEW
     rates = rates_of(inputs, radii=material.radii)
     by_part = part_distances(hypotheses, parts=inputs.noised_sizes)
@@ -142,7 +138,7 @@ def between_hypotheses(material: ReportMaterial) -> BetweenHypotheses | str:
 def why_no_pairs(spec: ExperimentSpec) -> str | None:
     """Why runs of a spec of metric privacy have no such section; None where they have one."""
     if spec.training.hypotheses == 1:
-        return _ONE
+        return "there is one hypothesis, so no client chooses"
     return _REPORTED if spec.training.reports_choices else None
 
 
@@ -245,7 +241,7 @@ def between_checks(
     """One check of a run without an epsilon; none where the report lacks these figures."""
     between = value_at(report, *_PAIRS.split("."))
     if between is not None:
-        yield check(
+        yield Check.of(
             f"report.{_PAIRS}",
             inputs.cost_kind == "leakage" and _follow(spec, between, totals, inputs),
             good="what noise hides between hypotheses follows from their distances and the ledger",

@@ -16,18 +16,8 @@ from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError, 
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.privacy.planning.plan import ObserverEpsilon, SpendingPlan
 from fedaudit.privacy.records.record_use import RecordGroup, RecordSpending, enclosing
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    agrees,
-    check,
-    same,
-    shown,
-    unchecked,
-    value_at,
-)
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.checks import MALFORMED, Check, agrees, same, shown, value_at
+from fedaudit.reports.sections.material import LedgerTotals, ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, or_why, with_reasons
 from fedaudit.reports.sections.utility import chosen_by_losses
 from fedaudit.spec.experiment import ExperimentSpec
@@ -130,14 +120,8 @@ def spent(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
 def planned(material: ReportMaterial) -> tuple[ObserverEpsilon, ...]:
     """Epsilon if all planned rounds had been run, where validation ended the run early. No subject
     is charged more often than a budget allows. Empty where the run did not end early."""
-    result = material.result
-    return planned_epsilons(
-        material.spec,
-        material.plan,
-        material.compositions,
-        rounds=result.rounds,
-        stopped_by=result.stopped_by,
-    )
+    ended = {name: getattr(material.result, name) for name in ("rounds", "stopped_by")}
+    return planned_epsilons(material.spec, material.plan, material.compositions, **ended)
 
 
 def planned_epsilons(
@@ -176,7 +160,7 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
     clients = value_at(report, "data", "clients")
     counted = type(clients) is int and 1 < clients <= MAX_CLIENTS
     follows = counted and same(training, training_clients(clients, spec.federation))
-    yield check(
+    yield Check.of(
         "report.training_clients",
         follows,
         good="data.training_clients follows from data.clients and the spec",
@@ -191,13 +175,13 @@ def epsilon_checks(found: RunEvidence, spec: ExperimentSpec, parameters: int) ->
             spec, totals.inputs, names, parameters=parameters, training_clients=training
         )
     except TooManyEventsError as error:
-        yield unchecked("ledger.inputs", str(error))
+        yield Check.unchecked("ledger.inputs", str(error))
         return
     if facts.subject_kind == "record_group" and not totals.inputs:
         known = dict.fromkeys(facts.observers, 0.0)
     elif plan is not None and set(played) <= set(plan.observers):
         known = {one: plan.largest(one, played.get(one, 0)) for one in plan.observers}
-    yield check(
+    yield Check.of(
         "ledger.inputs",
         known is not None,
         good="every entry has the mechanism of the spec",
@@ -249,14 +233,14 @@ def _figures(report: Mapping[str, Any], known: Values, totals: LedgerTotals) -> 
         )
     except MALFORMED:
         stated, equal = {}, False
-    yield check(
+    yield Check.of(
         "report.epsilon",
         equal,
         good="privacy.epsilon is equal to what was recomputed from the ledger's events",
         bad=f"privacy.epsilon is {shown(stated)} in the report and {shown(known)} recomputed",
     )
     largest = value_at(report, "privacy", "epsilon_max")
-    yield check(
+    yield Check.of(
         "report.epsilon_max",
         bool(stated) and same(largest, max(stated.values())),
         good="privacy.epsilon_max is the largest of privacy.epsilon",

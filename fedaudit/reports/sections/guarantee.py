@@ -10,10 +10,9 @@ from fedaudit.privacy.guarantees.guarantee import Guarantee, start_limit
 from fedaudit.privacy.mechanisms.registry import bounds_nothing, known_facts, mechanism_of
 from fedaudit.privacy.planning.plan import SubjectKind
 from fedaudit.privacy.records.record_use import RecordSpending
-from fedaudit.reports.checks import Check, agrees, check, failed, same, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.checks import Check, agrees, same, shown, value_at
 from fedaudit.reports.sections.epsilon import planned, records_section, spent
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, Section, number_or_some
 from fedaudit.reports.sections.privacy import stated_layers
 from fedaudit.spec.errors import InvalidInputError
@@ -24,9 +23,6 @@ class GuaranteeSection(Guarantee, Part):
     """Who is protected against whom, and how far."""
 
 
-_RADIUS = (
-    "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
-)
 _ROUNDING = 1e-12
 
 
@@ -77,7 +73,9 @@ def beyond_radius(privacy: Mapping[str, Any]) -> str | None:
     # Where 2c = r the two are equal, but for rounding.
     if charged is None or (bound is not None and bound <= charged * (1 + _ROUNDING)):
         return None
-    return _RADIUS
+    return (
+        "n/nu holds within the radius, and the report does not show that a clip keeps uploads there"
+    )
 
 
 _CHARGES_EVERYONE: Mapping[SubjectKind, bool] = {
@@ -169,10 +167,10 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
     try:
         found = mechanism_of(spec).noise_multiplier()
     except InvalidInputError as error:
-        yield failed(_NOISE, f"no noise follows from the spec: {error}")
+        yield Check.failed(_NOISE, f"no noise follows from the spec: {error}")
         return
     known = None if isinstance(found, str) else found
-    yield check(
+    yield Check.of(
         _NOISE,
         same(stated, known, digits=_DIGITS),
         good="privacy.noise_multiplier follows from the spec",
@@ -184,16 +182,6 @@ def noise_checks(spec: ExperimentSpec, report: Mapping[str, Any]) -> Iterator[Ch
 _CHANCE = 2.0**-34
 """Chance that a noised number differs from one with real noise that is independent over rounds;
 docs/guarantees.md says why."""
-_SHARED_PRODUCTS = (
-    "Gradients of records are computed in single precision and added up in double. Of networks "
-    "with convolutions, or with a layer of more than 256 weights, a record's gradient may be "
-    "rounded otherwise for the records beside it in a batch; that this moves no sum by more than "
-    "the clip is measured, and not proven."
-)
-_FLOOR = (
-    "The radius is adaptive and the grid that of its floor, which is public: the chance is as many "
-    "times as large as a radius is larger than the floor."
-)
 
 
 def floating_point_limits(material: ReportMaterial) -> list[str]:
@@ -221,9 +209,17 @@ def floating_point_limits(material: ReportMaterial) -> list[str]:
         "long anything takes."
     ]
     if material.inputs.radius_floor is not None:
-        found.append(_FLOOR)
+        found.append(
+            "The radius is adaptive and the grid that of its floor, which is public: the chance is "
+            "as many times as large as a radius is larger than the floor."
+        )
     if mechanism.facts.unit == "record":
-        found.append(_SHARED_PRODUCTS)
+        found.append(
+            "Gradients of records are computed in single precision and added up in double. Of "
+            "networks with convolutions, or with a layer of more than 256 weights, a record's "
+            "gradient may be rounded otherwise for the records beside it in a batch; that this "
+            "moves no sum by more than the clip is measured, and not proven."
+        )
     return found
 
 
@@ -238,10 +234,6 @@ SIMULATED = (
     "run is protected by nothing and must not be released. This report is itself unprotected: "
     "losses, accuracy, gaps and every round's figures follow from training data, and anyone with "
     "two candidate datasets can replay the seed and see which one gives them."
-)
-_RELEASES_ONLY = (
-    "Epsilon covers this training alone: where its settings were chosen by earlier runs on the "
-    "same data, those runs and the choice have a separate cost, which is not in it."
 )
 
 
@@ -331,7 +323,10 @@ def _guarantee_limits(material: ReportMaterial) -> Iterator[str]:
     if inputs.cost_kind == "epsilon":
         if plan is not None and plan.records is not None:
             yield from _limit_records(material, plan.records)
-        yield _RELEASES_ONLY
+        yield (
+            "Epsilon covers this training alone: where its settings were chosen by earlier runs on "
+            "the same data, those runs and the choice have a separate cost, which is not in it."
+        )
     yield from floating_point_limits(material)
     if material.withheld:
         yield (

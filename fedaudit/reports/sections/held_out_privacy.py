@@ -18,10 +18,9 @@ from fedaudit.privacy.accounting.privacy_events import (
 )
 from fedaudit.privacy.count_release import CountRelease, count_release, held_out_units
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.checks import Check, agrees, check, failed, same, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.checks import Check, agrees, same, value_at
 from fedaudit.reports.sections.guarantee import delta_limits
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import Part, Section
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.fairness import HeldOutUnit, publishes_noised_rounds
@@ -65,6 +64,9 @@ NO_NOISE = (
 )
 
 
+_AS_RELEASED = ("mechanism", "delta", "unit", "adjacency", "observer", "accountant")
+
+
 def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy | None:
     """The section for a run whose ledger was charged so often; None without noise."""
     release = count_release(spec)
@@ -73,13 +75,8 @@ def fairness_privacy(spec: ExperimentSpec, *, releases: int) -> FairnessPrivacy 
     # Who can draw the mechanism's noise again can draw that of the counts.
     epsilon, in_force = release.epsilon(releases), mechanism_of(spec).noise_is_secret
     return FairnessPrivacy(
-        mechanism=release.mechanism,
+        **{name: getattr(release, name) for name in _AS_RELEASED},
         epsilon=epsilon,
-        delta=release.delta,
-        unit=release.unit,
-        adjacency=release.adjacency,
-        observer=release.observer,
-        accountant=release.accountant,
         releases=releases,
         noise_deviation=release.deviation,
         sensitivity=CountSensitivity.model_validate(release, from_attributes=True),
@@ -149,12 +146,12 @@ class ReportCharges:
         if spec is None or release is None:
             if self._entries:
                 why = "an entry charges readers of a report whose counts have no noise by the spec"
-                yield failed(_ENTRIES, why)
+                yield Check.failed(_ENTRIES, why)
             return
         rounds = [entry.keys[0].round for entry in self._entries]
         if report is None and not rounds:
             return  # it ended before anything was charged, and published nothing
-        yield check(
+        yield Check.of(
             _ENTRIES,
             rounds in self._expected(spec, reported=report is not None)
             and all(
@@ -239,13 +236,6 @@ def _published_counts(report: Mapping[str, Any]) -> int:
     return len(COUNTS) * sum(len(some) for some in groups if isinstance(some, list))
 
 
-_SIMULATED = (
-    "The noise on the fairness counts was simulated: anyone with the seed can subtract it, so "
-    "fairness_privacy protects no one here. So groups are suppressed as without noise, and all "
-    "rows of a client count, for which intervals may be too narrow."
-)
-
-
 _HOW_COUNTED: Mapping[HeldOutUnit, str] = {
     "client": (
         "At most {rows} rows of a client count towards an attribute, drawn at random where it has "
@@ -286,7 +276,11 @@ def noised_limits(spec: ExperimentSpec) -> list[str]:
         "left out, since noise would outweigh people; a gap may be larger among them.",
     ]
     if not mechanism_of(spec).noise_is_secret:
-        found.append(_SIMULATED)
+        found.append(
+            "The noise on the fairness counts was simulated: anyone with the seed can subtract it, "
+            "so fairness_privacy protects no one here. So groups are suppressed as without noise, "
+            "and all rows of a client count, for which intervals may be too narrow."
+        )
     return found + list(spec.federation.traits.fairness_limits)
 
 

@@ -1,16 +1,22 @@
-"""What reports are assembled from."""
+"""What reports are assembled from, and what the report of a run is verified against."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from fedaudit.arrays import Floats, Floats32, Ints16, Ints32
+from fedaudit.arrays import Floats, Floats32, Ints, Ints16, Ints32
 from fedaudit.fairness.disclosure import Disclosure
 from fedaudit.fairness.noised_counts import ExactCounts, PublishedCounts
+from fedaudit.ledger.audit import LedgerAudit
+from fedaudit.ledger.bundle import Evidence
+from fedaudit.ledger.columns import EntryColumns, misfits
+from fedaudit.ledger.rows import Outcome
 from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Observer
 from fedaudit.privacy.planning.plan import SpendingPlan
+from fedaudit.reports.checks import value_at
 from fedaudit.reports.sections.attacks import AttackSection
 from fedaudit.reports.sections.other_runs import ModelSection, RepeatsSection, SweepSection
 from fedaudit.spec.disclosure import DisclosurePolicy
@@ -36,8 +42,10 @@ class FederationFacts:
     training_clients: int
     rows: int
     not_counted: int = 0
-    """How many of these rows `fairness.exclude` leaves out and do not train either.
-    Confidential."""
+    """How many of these rows `fairness.exclude` leaves out and do not train either, or an audit
+    does not count. Confidential."""
+    dropped: int = 0
+    """How many more rows the data have, which loading left out."""
     notes: tuple[str, ...] = ()
     positive_class: str | None = None
     """The class of a two-class target that is favourable without a rule."""
@@ -129,3 +137,77 @@ class ReportMaterial(ScoredMaterial):
     Confidential, beside the report; None where the run does not have it."""
     key_id: str | None = None
     """The key that will sign the report; None where it will not be signed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEvidence:
+    """The report of a run, with what verification has read of everything else."""
+
+    evidence: Evidence
+    report: Mapping[str, Any]
+    audit: LedgerAudit
+    totals: "LedgerTotals"
+    spec: ExperimentSpec | None
+    """None where the stored spec cannot be read."""
+
+    @property
+    def parameters(self) -> int | None:
+        """How many parameters the report says the model has."""
+        found = value_at(self.report, "data", "parameters")
+        return found if type(found) is int else None
+
+
+class LedgerTotals:
+    """Totals over entries, counted from outcomes alone and not from the running columns."""
+
+    def __init__(self, subjects: int, *, best_round: int = 0) -> None:
+        """`best_round`: the round whose radii are kept, 0 for no round."""
+        self._subjects = subjects
+        self._best_round = best_round
+        self.releases = np.zeros(subjects, dtype=np.int32)
+        self.clusters = np.full(subjects, -1, dtype=np.int16)
+        """The cluster of each subject's newest upload, -1 for none."""
+        self.refusals = 0
+        self.withheld = 0
+        self.inputs: set[MechanismParameters] = set()
+        self.misfits = 0
+        """Entries whose radii do not match their mechanism."""
+        self.rounds: set[int] = set()
+        """Rounds with an entry whose results were stored."""
+        self.compositions: dict[str, Ints] = {}
+        """The largest running count of each subject, by observer: its compositions against that
+        observer."""
+        self.best_radii: Floats | None = None
+        """[releases, parts] of the best round, None without one."""
+
+    def add(self, entries: EntryColumns) -> None:
+        """Count entries in; their subjects must lie within the range, each once in an entry."""
+        if entries.charge_report:
+            return  # counted by `report_charges`
+        released, subjects = entries.released, entries.subjects
+        every = bool(released.all())
+        uploaded = subjects if every else subjects[released]
+        self.releases += np.bincount(uploaded, minlength=self._subjects).astype(np.int32)
+        placed = released & (entries.clusters >= 0)
+        # Of a subject that is there several times the last is kept, as the newest.
+        self.clusters[subjects[placed]] = entries.clusters[placed]
+        if not every:
+            self.refusals += int(np.count_nonzero(entries.outcomes == Outcome.REFUSED))
+            self.withheld += int(np.count_nonzero(entries.outcomes == Outcome.WITHHELD))
+        self.inputs.add(entries.inputs)
+        self.misfits += len(misfits(entries))
+        for observer, charged in entries.by_observer():
+            if observer not in self.compositions:
+                self.compositions[observer] = np.zeros(self._subjects, dtype=np.int64)
+            found, counts = self.compositions[observer], entries.releases[charged]
+            np.maximum.at(found, entries.subjects[charged], counts.astype(np.int64))
+        for (round_, *_), interrupted, span in zip(
+            entries.keys, entries.interrupted, entries.spans, strict=True
+        ):
+            if interrupted:
+                continue
+            self.rounds.add(round_)
+            if round_ == self._best_round:
+                released, radii = entries.released[span], entries.radii[span]
+                by_part = radii.reshape(len(released), len(entries.inputs.noised_sizes))
+                self.best_radii = by_part[released]

@@ -6,7 +6,6 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from fedaudit.privacy.guarantees.guarantee import start_limit
-from fedaudit.reports.ledger_totals import RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Section, no_limits
 from fedaudit.spec.experiment import ExperimentSpec
 
@@ -55,15 +54,6 @@ def model_limits(spec: ExperimentSpec, *, chosen_by_losses: bool) -> list[str]:
     if spec.training.method.personalises:
         chosen = f"{chosen} {_PERSONAL}"
     return [chosen, _BEFOREHAND, *([] if start is None else [start])]
-
-
-# Limits go with the file: `model_limits`.
-MODEL = Section[Any, RunEvidence](
-    "model",
-    lambda material: getattr(material.model, "section", material.model),
-    "the file is not part of the evidence; its hash is signed with the report",
-    no_limits,
-)
 
 
 class SweepEpsilonSection(Part):
@@ -128,33 +118,51 @@ class RepeatsSection(Part):
     reasons: dict[str, str]
 
 
+def chosen_among(sweep: SweepSection | None) -> list[str]:
+    """What the cost of a cell is not."""
+    if sweep is None or sweep.cells < 2:
+        return []
+    return [
+        f"It is one of {sweep.cells} cells of a sweep: if it was chosen among them, it costs what "
+        "all of them cost together, and not what is stated of it alone."
+    ]
+
+
 def _run_limits(material: Any) -> list[str]:
     # A run without a service has no budget, nor have data that a spec makes up.
     others = (
         "what other experiments spent on the same data is in no figure here; of uploaded and "
         "registered data a service keeps it in the federation's budget."
     )
-    one = f"The figures are of one run with one seed, and of this run alone: {others}"
     if material.spec.repeats > 1:
-        one = (
-            f"But for those over seeds, the figures are of the run with seed {material.spec.seed} "
-            f"alone: {others}"
-        )
-    return [one]
+        seed = f"with seed {material.spec.seed} alone"
+        return [f"But for those over seeds, the figures are of the run {seed}: {others}"]
+    one = f"The figures are of one run with one seed, and of this run alone: {others}"
+    return [one, *chosen_among(material.sweep)]
 
 
 _ELSEWHERE = "it rests on the ledgers of other runs, which are not part of the evidence"
-SWEEP = Section[Any, RunEvidence](
-    "sweep",
-    lambda material: material.sweep or "the run is a cell of no sweep",
-    _ELSEWHERE,
-    _run_limits,
-)
-REPEATS = Section[Any, RunEvidence](
-    "repeats",
-    lambda material: (
-        material.repeats or "the run has one seed; give `repeats` for the spread over several"
+_OfRun = Section[Any, Any]
+OTHERS = (
+    # Limits go with the file: `model_limits`.
+    _OfRun(
+        "model",
+        lambda material: getattr(material.model, "section", material.model),
+        "the file is not part of the evidence; its hash is signed with the report",
+        no_limits,
     ),
-    _ELSEWHERE,
-    no_limits,
+    _OfRun(
+        "sweep",
+        lambda material: material.sweep or "the run is a cell of no sweep",
+        _ELSEWHERE,
+        _run_limits,
+    ),
+    _OfRun(
+        "repeats",
+        lambda material: (
+            material.repeats or "the run has one seed; give `repeats` for the spread over several"
+        ),
+        _ELSEWHERE,
+        no_limits,
+    ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fedaudit.fairness.gaps import NO_OUTCOME
-from fedaudit.reports.checks import MALFORMED, Check, check, same, value_at
+from fedaudit.reports.checks import MALFORMED, Check, same, value_at
 from fedaudit.spec.fairness import Favourable, Rule
 from fedaudit.spec.federation import FederationSpec
 from fedaudit.spec.labels import label_of
@@ -208,7 +208,7 @@ def words_checks(report: Mapping[str, Any]) -> Iterator[Check]:
         agree = same(_named(report["fairness"]), _named(with_words(report)))
     except MALFORMED:
         agree = False
-    yield check(
+    yield Check.of(
         "report.words",
         agree,
         good="the favourable outcome and the groups are called what the spec calls them",

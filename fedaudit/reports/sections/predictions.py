@@ -14,16 +14,7 @@ from pydantic import Field
 from fedaudit.arrays import Floats
 from fedaudit.fairness.gaps import comparable, rate_gaps, spread
 from fedaudit.ledger.bundle import Evidence
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    agrees,
-    check,
-    same,
-    shown,
-    unchecked,
-    value_at,
-)
+from fedaudit.reports.checks import MALFORMED, Check, agrees, same, shown, value_at
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.material import ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
@@ -138,6 +129,8 @@ class AuditUtility(RankingFigures):
     outcome_share: Share | None
     """The same of what came about."""
     degenerate: bool | None
+    too_good: bool | None = None
+    """As of runs; null in reports of earlier versions too."""
     rounds: int | None = None
     best_round: int | None = None
     stopped_by: str | None = None
@@ -418,7 +411,7 @@ def _nothing_known(part: Part, name: str) -> Callable[[AuditEvidence], Iterator[
         if isinstance(stated, Mapping):
             fields = sorted({"kind", *stated} - {"statement", "reasons"})
             claims = [one for one in fields if not same(stated.get(one), nothing.get(one))]
-        yield check(
+        yield Check.of(
             "report.kind" if name == "guarantee" else f"report.{name}",
             not claims,
             good=f"{name} claims nothing: the training is not known",
@@ -436,7 +429,7 @@ def _provenance_checks(found: AuditEvidence) -> Iterator[Check]:
 def _prediction_checks(found: AuditEvidence) -> Iterator[Check]:
     yield from _spec_checks(found, "predictions")
     if found.audit is None:
-        yield unchecked("report.figures", "the spec cannot be read, or is of another version")
+        yield Check.unchecked("report.figures", "the spec cannot be read, or is of another version")
         return
     exact = found.audit.rounding is None
     try:
@@ -447,7 +440,7 @@ def _prediction_checks(found: AuditEvidence) -> Iterator[Check]:
         ]
     except MALFORMED:
         wrong = ["the report lacks figures, or has them malformed"]
-    yield check(
+    yield Check.of(
         "report.gaps",
         not wrong,
         good="every gap is equal to what was recomputed from the groups' figures, and suppressed "

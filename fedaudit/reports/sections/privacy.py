@@ -12,8 +12,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters
 from fedaudit.privacy.leakage import ClusterCounts, leakage, leakage_quantiles, training_releases
 from fedaudit.privacy.mechanisms.registry import mechanism_of, why_unbounded
 from fedaudit.privacy.planning.cost_projection import NO_EPSILON, NO_LEAKAGE, theorem_sum
-from fedaudit.reports.checks import Check, agrees, check, failed, shown, unchecked, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.reports.checks import Check, agrees, shown, value_at
 from fedaudit.reports.sections.between_hypotheses import (
     BetweenHypotheses,
     between_checks,
@@ -29,7 +28,7 @@ from fedaudit.reports.sections.epsilon import (
     records_section,
     spent,
 )
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     Part,
@@ -251,10 +250,10 @@ def leakage_figures(
 def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
     if found.spec is None:
         why = "the stored spec cannot be read, or is of another version"
-        yield unchecked("report.figures", why)
+        yield Check.unchecked("report.figures", why)
         return
     if found.parameters is None:
-        yield failed("ledger.inputs", "the report gives no data.parameters")
+        yield Check.failed("ledger.inputs", "the report gives no data.parameters")
         return
     cost_kind = mechanism_of(found.spec).cost_kind
     match cost_kind:
@@ -266,7 +265,7 @@ def _privacy_checks(found: RunEvidence) -> Iterator[Check]:
             assert_never(cost_kind)
     others = _LEAKAGE if cost_kind == "epsilon" else ("epsilon", *_EPSILON)
     given = [name for name in others if value_at(found.report, "privacy", name) not in (None, [])]
-    yield check(
+    yield Check.of(
         "report.kind_of_cost",
         not given,
         good="there are figures of this mechanism's kind of cost alone",
@@ -288,7 +287,7 @@ def _target_checks(
     for name, value in figures.items():
         yield agrees(report, f"privacy.{name}", value, digits=DIGITS)
     asked, projected = figures["target"], figures["target_projected"]
-    yield check(
+    yield Check.of(
         "report.target_met",
         projected <= asked * (1 + DIGITS),
         good="the noise multiplier of the spec meets its target",
@@ -304,15 +303,15 @@ def _checks_against_ledger(
     try:
         inputs = mechanism_of(spec).inputs(n=parameters, layers=stated_layers(spec, report))
     except ValueError as error:
-        yield failed("ledger.inputs", f"the report's layers are invalid: {error}")
+        yield Check.failed("ledger.inputs", f"the report's layers are invalid: {error}")
         return
-    yield check(
+    yield Check.of(
         "ledger.inputs",
         totals.inputs <= {inputs},
         good="every entry has the mechanism of the spec",
         bad="the mechanism of some entries is not that of spec and report",
     )
-    yield check(
+    yield Check.of(
         "ledger.radii",
         not totals.misfits,
         good="every release has a radius that its mechanism can give",
@@ -333,7 +332,7 @@ def _checks_against_ledger(
                 hypotheses=spec.training.hypotheses,
             )
     except ValueError as error:
-        yield failed("report.figures", f"no figure follows: {error}")
+        yield Check.failed("report.figures", f"no figure follows: {error}")
         return
     most = int(totals.releases.max(initial=0))
     counted = {"participations_max": most, "refusals": totals.refusals, "withheld": totals.withheld}

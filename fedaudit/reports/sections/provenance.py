@@ -13,22 +13,10 @@ from fedaudit import __version__
 from fedaudit.ledger.audit import LedgerAudit
 from fedaudit.ledger.bundle import Evidence
 from fedaudit.ledger.statements import Envelope, Keyring, SigningKey, signature_bytes, to_base64
-from fedaudit.reports.checks import (
-    Check,
-    agrees,
-    canonical_hash,
-    check,
-    failed,
-    numbered,
-    shown,
-    unchecked,
-    unknown_key,
-    value_at,
-)
-from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.material import ReportMaterial
+from fedaudit.reports.checks import Check, agrees, numbered, shown, unknown_key, value_at
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence
 from fedaudit.reports.sections.part import WHERE_GIVEN, Part, Reasons, Section, no_limits
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_hash, canonical_json
 from fedaudit.spec.disclosure import DisclosurePolicy
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
 from fedaudit.spec.fairness import Fairness
@@ -109,15 +97,15 @@ def signature_check(
     try:
         envelope = report_envelope(report)
     except (ValueError, RecursionError) as error:
-        return failed(name, f"the report cannot be checked: {error}")
+        return Check.failed(name, f"the report cannot be checked: {error}")
     if envelope is None:
         if not with_checkpoints and value_at(report, "integrity", "key_id") is None:
-            return unchecked(name, "the report is not signed")
-        return failed(name, "the report was signed, and has no signature now")
+            return Check.unchecked(name, "the report is not signed")
+        return Check.failed(name, "the report was signed, and has no signature now")
     key = keyring.get(envelope.key_id)
     if key is None:
-        return failed(name, unknown_key("the report", envelope.key_id))
-    return check(
+        return Check.failed(name, unknown_key("the report", envelope.key_id))
+    return Check.of(
         name,
         key.verifies(envelope.signature, envelope.message),
         good=f"the report was signed with the key {envelope.key_id}",
@@ -133,7 +121,7 @@ def integrity_checks(report: Mapping[str, Any], audit: LedgerAudit) -> Iterator[
     bad = f"the report counts {shown(stated)} entries, the ledger has {audit.entries}"
     if type(stated) is int and stated > audit.entries and audit.unchained is None:
         bad += f": {numbered(audit.entries + 1, stated)} are missing"
-    yield check(
+    yield Check.of(
         "report.entries",
         type(stated) is int and stated == audit.entries,
         good=f"the ledger has the {audit.entries} entries that the report counts",
@@ -301,7 +289,7 @@ def spec_hash_check(evidence: Evidence, report: Mapping[str, Any]) -> Check:
     }
     stored = canonical_hash(evidence.spec)
     wrong = [name for name, value in hashes.items() if value is None or value != stored]
-    return check(
+    return Check.of(
         "report.spec_hash",
         not wrong,
         good="the report is about the stored spec",
@@ -409,3 +397,4 @@ def _provenance_checks(found: RunEvidence) -> Iterator[Check]:
 PROVENANCE = Section[ReportMaterial, RunEvidence](
     "provenance", _provenance, _provenance_checks, no_limits
 )
+HEAD = (EXPERIMENT, PROVENANCE, INTEGRITY)

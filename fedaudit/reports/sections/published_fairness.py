@@ -14,32 +14,25 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.noised_counts import (
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    outward,
-    step_of,
-    without_dust,
-)
-from fedaudit.reports.ledger_totals import RunEvidence
+from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, outward, step_of, without_dust
 from fedaudit.reports.sections.fairness import (
     ENDS,
     NOT_HANDED_OVER,
     FairnessSection,
     GroupSection,
     MetricSection,
+    coverage_doubt,
     group_sections,
     metric_section,
+    noised_section,
     ranking_columns,
     rate_columns,
     score_columns,
     with_rate_intervals,
 )
 from fedaudit.reports.sections.held_out_privacy import noised_limits
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import noised_section
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.outcome_words import words_checks
 from fedaudit.reports.sections.part import Section
 from fedaudit.reports.sections.provenance import comparison_limits, disclosure_limits
@@ -136,6 +129,7 @@ class AttributeFigures:
             reference_group=None if disclosure.reference is None else values[disclosure.reference],
             groups=groups,
             metrics=metrics,
+            doubt=coverage_doubt(material, disclosure.rows, disclosure.shown),
             cross_check_reason=_NO_ROWS if exact else _ROUNDED_AFTER,
         )
 

@@ -3,19 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, assert_never
 
-from fedaudit.fairness.noised_counts import (
-    ROUNDED_AWAY,
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    nearest,
-    outward,
-    step_of,
-)
+from fedaudit.fairness.noised_counts import ROUNDED_AWAY, ExactCounts, NoisedCounts, Rounder
 from fedaudit.fairness.ranking import METHOD, TOO_FEW
-from fedaudit.reports.sections.fairness import no_scores
+from fedaudit.number_text import nearest, outward, step_of
+from fedaudit.reports.sections.fairness import WITHHELD, NoisedGain, no_scores
 from fedaudit.reports.sections.material import ScoredMaterial
-from fedaudit.reports.sections.noised_counts import WITHHELD, NoisedGain
 from fedaudit.reports.sections.outcome_words import positive_in_words
 from fedaudit.reports.sections.part import IntervalSection, Part, Share, Shown, or_why
 from fedaudit.utility import NEARLY_CONSTANT, NO_INTERVALS, ConstantComparison
@@ -46,9 +38,9 @@ class RankingFigures(Part):
     """Over the validation clients, the model as it is."""
     balanced_accuracy: Annotated[Share | None, Shown("Balanced accuracy (0.5 is chance)")] = None
     """The mean of the shares of right predictions among the rows with and without the outcome."""
-    precision: Annotated[Share | None, Shown("Precision")] = None
+    precision: Annotated[Share | None, Shown("Precision, of the favourable outcome")] = None
     """The share of rows with the outcome among those for which it was predicted."""
-    recall: Annotated[Share | None, Shown("Recall")] = None
+    recall: Annotated[Share | None, Shown("Recall, of the favourable outcome")] = None
     """The share of rows for which the outcome was predicted among those with it."""
     brier: Annotated[Share | None, Shown("Brier score")] = None
     """The mean squared distance of the predicted probability from the outcome."""

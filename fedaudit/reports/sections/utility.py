@@ -6,27 +6,17 @@ from typing import Annotated, Any, Literal, assert_never, get_args
 from fedaudit.arrays import Floats, Ints, finite
 from fedaudit.fairness.gaps import NO_ACCURACY
 from fedaudit.fairness.intervals import GAIN_METHOD, Interval
-from fedaudit.fairness.noised_counts import (
-    METHOD,
-    ExactCounts,
-    NoisedCounts,
-    Rounder,
-    digit_step,
-    nearest,
-    outward,
-    step_of,
-    without_dust,
-)
-from fedaudit.reports.checks import Check, check, shown, value_at
-from fedaudit.reports.ledger_totals import RunEvidence
-from fedaudit.reports.sections.fairness import interval_section
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
-from fedaudit.reports.sections.noised_counts import (
-    NOISED_OUTCOMES,
+from fedaudit.fairness.noised_counts import METHOD, ExactCounts, NoisedCounts, Rounder
+from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
+from fedaudit.reports.checks import Check, shown, value_at
+from fedaudit.reports.sections.fairness import (
+    FROM_NOISE,
     WITHHELD,
     NoisedGain,
+    interval_section,
     noised_gain,
 )
+from fedaudit.reports.sections.material import ReportMaterial, RunEvidence, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
@@ -45,6 +35,7 @@ from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFf
 from fedaudit.utility import (
     MIN_CLIENTS,
     NO_INTERVALS,
+    OF_OUTCOME,
     ConstantComparison,
     Judgement,
     gain_interval,
@@ -100,6 +91,21 @@ def why_not_useful(report: Mapping[str, Any]) -> str | None:
         return None
     found: str | None = utility["reasons"].get("degenerate")
     return found or "the report does not say whether the model is better than a constant prediction"
+
+
+def not_shown_words(report: Mapping[str, Any]) -> str:
+    """What a model that may be useless is not shown to do."""
+    if OF_OUTCOME in (why_not_useful(report) or ""):
+        return "not shown to predict what is favourable"
+    return "not shown to be better than a constant"
+
+
+def personal_method(report: Mapping[str, Any]) -> str | None:
+    """The method by which all figures of predictions are of models that stay with clients, while
+    the common model, which may leave, was not measured; None by others."""
+    method = report["utility"].get("method") or {"personalised": None}
+    kind: str | None = method.get("kind")
+    return None if method["personalised"] is None or method["sent"] is None else kind
 
 
 class MethodSection(Part):
@@ -193,6 +199,10 @@ _ROWS_OF_TUNING = (
     "predictions that are counted, without noise; suppression and rounding consider the scored "
     "rows alone."
 )
+_COMMON_MODEL = (
+    "Figures of predictions and gaps are of models that stay with clients; the common model, which "
+    "may leave, was not measured."
+)
 _WEIGHTS = (
     "With q-ffl the server can work out each client's loss of a round from what the client sends: "
     "the weighted update and a number made of both."
@@ -237,8 +247,10 @@ def method_limits(spec: ExperimentSpec) -> list[str]:
     method, protects_held_out = spec.training.method, spec.fairness.noise is not None
     found = [_ROWS_OF_TUNING] if method.personalises and not protects_held_out else []
     match method:
-        case Hypotheses() | FineTuning() | Ditto():
+        case Hypotheses():
             return found
+        case FineTuning() | Ditto():
+            return [*found, _COMMON_MODEL]
         case QFfl():
             return [_WEIGHTS]
         case LocalOnly():
@@ -254,7 +266,6 @@ _COMPARED = ("baseline", "baseline_accuracy", "baseline_loss", *_GAINS, *_SHARES
 _INTERVALS = tuple(f"{name}_interval" for name in _GAINS)
 _NOISED = ("accuracy_over_baseline", *_SHARES)
 _NOISED_INTERVALS = ("accuracy_over_baseline_interval", "prediction_share_interval")
-_NOT_SCORED = "the run did not hand over what a constant prediction gets on its rows"
 _NOT_FINITE = "there was no finite loss to report"
 _NO_OUTCOME = "the target is a number and no outcome was declared favourable"
 _NOT_BY_HYPOTHESIS = (
@@ -265,9 +276,8 @@ _NOT_WEIGHTED = (
     "counts with noise are compared with a constant at the threshold 0.5 alone, where both errors "
     "are as bad"
 )
-_OF_NOISE_ALONE = "only counts with noise give this share an interval"
 _ONE_CONSTANT = (
-    f"{NOISED_OUTCOMES}; beside one constant for all hypotheses or models: with one for each, a "
+    f"{FROM_NOISE}; beside one constant for all hypotheses or models: with one for each, a "
     "gain is at most this and a share at least this"
 )
 _NOT_LEARNT = (
@@ -295,8 +305,8 @@ def utility_section(material: ScoredMaterial) -> Utility:
                 gain = noised_gain(published, hypotheses=_constants(material))
             found = _from_noise(material, gain)
             if gain is not None:
-                how = NOISED_OUTCOMES if gain.one_hypothesis else _ONE_CONSTANT
-                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, NOISED_OUTCOMES)
+                how = FROM_NOISE if gain.one_hypothesis else _ONE_CONSTANT
+                notes = dict.fromkeys(_NOISED, how) | dict.fromkeys(DECIDED, FROM_NOISE)
         case Rounder():
             counted = result.against_constant
             rows = 2**31 if counted is None else int(counted.rows.sum())
@@ -360,7 +370,7 @@ def _compared(material: ScoredMaterial) -> ConstantComparison | str:
     if material.everybody_withheld is not None:
         return material.everybody_withheld
     if found is None:
-        return _NOT_SCORED
+        return "the run did not hand over what a constant prediction gets on its rows"
     return _NOT_FINITE if finite(material.result.validation_loss) is None else found
 
 
@@ -368,7 +378,7 @@ def _exact(material: ScoredMaterial, compared: ConstantComparison | str) -> dict
     """Each figure, or why it is missing; `baseline` only where it is."""
     result, asked = material.result, material.spec.fairness.intervals
     found = or_why({name: finite(getattr(result, name)) for name in _MEASURED}, _NOT_FINITE)
-    found["prediction_share_interval"] = _OF_NOISE_ALONE
+    found["prediction_share_interval"] = "only counts with noise give this share an interval"
     if not material.spec.classifies:
         found["accuracy"] = NO_ACCURACY
     if material.everybody_withheld is not None:
@@ -479,7 +489,7 @@ def _utility_checks(found: RunEvidence) -> Iterator[Check]:
         bad = f"there is no entry of round {min(missing)}"
     else:
         bad = f"the report gives {shown(stated)} rounds, the ledger {len(totals.rounds)}"
-    yield check(
+    yield Check.of(
         "report.rounds",
         not missing and type(stated) is int and stated == len(totals.rounds),
         good="every round of the report has an entry",

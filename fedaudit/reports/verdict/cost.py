@@ -45,10 +45,10 @@ _TRUSTED: Mapping[AppliedBy, Sequence[str]] = {
     "local-steps": (),
 }
 _FOUND: Mapping[AttackFigure, str] = {
-    "epsilon_lower_bound": "canaries show an epsilon of at least {}",
-    "membership_tpr_at_1pct": "guesses at members find {} of them where 0.01 is chance",
-    "recovered_share": "gradient leakage recovers {} of the images",
-    "nu_protecting": "images were protected from a noise multiplier of {} on",
+    "epsilon_lower_bound": "canaries show an epsilon of at least {:.3g}",
+    "membership_tpr_at_1pct": "guesses at members find {:.2%} of them where 1% is chance",
+    "recovered_share": "gradient leakage recovers {:.1%} of the images it was tried on",
+    "nu_protecting": "it recovers no image from a noise multiplier of {:.3g} on",
 }
 """What an attack found."""
 
@@ -63,7 +63,8 @@ def _attacked(report: Mapping[str, Any]) -> list[str]:
     """What attacks on this model found, as far as a figure says it."""
     evidence = {figure: attack_evidence(figure, report) for figure in _FOUND}
     found = [
-        _FOUND[figure].format(f"{one.value:.3g}")
+        _FOUND[figure].format(one.value)
+        + (f" (no all-clear: {one.weakness})" if one.weakness else "")
         for figure, one in evidence.items()
         if not isinstance(one, str)
     ]
@@ -101,56 +102,86 @@ def _of_sweep(report: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def excludes_nothing(report: Mapping[str, Any]) -> bool:
-    """Whether the bound, were it in force, is too large to protect anyone."""
-    return report_level(report) in ("nothing", "unbounded")
-
-
-def is_proven(report: Mapping[str, Any]) -> bool:
-    """Whether the guarantee bounds every two datasets, by a proof."""
-    figure = bounding_figure(report)
-    conditional = figure is not None and condition_of(report, figure) is not None
-    formal = report["guarantee"]["kind"] == "formal" and not no_sum(report)
-    return formal and bounds_every_dataset(report) and not conditional
-
-
 _BOUNDS = ("epsilon_max", "log_ratio_max", "leakage_max")
 
 
-def bounding_figure(report: Mapping[str, Any]) -> str | None:
-    """The figure of costs that the report states; None where it states none."""
-    return next((one for one in _BOUNDS if report["privacy"].get(one) is not None), None)
+class Bound:
+    """What the guarantee of a report bounds, if anything."""
 
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        self._report = report
 
-def no_sum(report: Mapping[str, Any]) -> str | None:
-    """Why the costs that the report states bound nothing: no figure bounds those of all seeds
-    together. None where one does, or the report is of one seed, or has no costs."""
-    stated = report.get("repeats") and bounding_figure(report)
-    if not stated or bounding_exponent(report) is not None:
-        return None
-    return f"no figure bounds what all seeds cost together: {proven_cost(report, stated)[1]}"
+    @property
+    def excludes_nothing(self) -> bool:
+        """Whether the bound, were it in force, is too large to protect anyone."""
+        return self.level in ("nothing", "unbounded")
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the guarantee bounds every two datasets, by a proof."""
+        figure = self.figure
+        conditional = figure is not None and condition_of(self._report, figure) is not None
+        formal = self._report["guarantee"]["kind"] == "formal" and not self.no_sum
+        return formal and self.of_every_dataset and not conditional
+
+    @property
+    def figure(self) -> str | None:
+        """The figure of costs that the report states; None where it states none."""
+        return next((one for one in _BOUNDS if self._report["privacy"].get(one) is not None), None)
+
+    @property
+    def no_sum(self) -> str | None:
+        """Why the costs that the report states bound nothing: no figure bounds those of all seeds
+        together. None where one does, or the report is of one seed, or has no costs."""
+        stated = self._report.get("repeats") and self.figure
+        if not stated or self.exponent is not None:
+            return None
+        why = proven_cost(self._report, stated)[1]
+        return f"no figure bounds what all seeds cost together: {why}"
+
+    @property
+    def level(self) -> CostLevel:
+        """How much the report's guarantee is worth as a bound, were its noise secret."""
+        return cost_level(self.exponent, delta=self._report["guarantee"]["delta"] or 0.0)
+
+    @property
+    def exponent(self) -> float | None:
+        """The exponent of the odds between two datasets that the guarantee bounds; None if it
+        bounds none. Of what is proven (`proven_cost`) the largest epsilon; for metric privacy the
+        theorem's sum over all datasets if a clip bounds it, and otherwise the charge within the
+        radius."""
+        if self._report["guarantee"]["kind"] == "none":
+            return None
+        stated = (proven_cost(self._report, name)[0] for name in _BOUNDS)
+        found: float | None = next((one for one in stated if one is not None), None)
+        return found
+
+    @property
+    def in_words(self) -> str:
+        """What `scale_words` says in a few words, of a bound between any two datasets."""
+        report, guarantee = self._report, self._report["guarantee"]
+        if (why := _void(report)) is not None:
+            return why
+        words = level_words(
+            self.exponent or 0.0,
+            delta=guarantee["delta"] or 0.0,
+            kind=guarantee["kind"],
+            in_force=guarantee["in_force"],
+        )
+        adds = not report.get("declared") and condition_of(report, "epsilon_max") is not None
+        return f"of what this run adds alone, {words}" if adds else words
+
+    @property
+    def of_every_dataset(self) -> bool:
+        """Whether something is bounded between any two datasets, and not within a radius alone."""
+        privacy = self._report["privacy"]
+        return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
 
 
 def sends_nothing(report: Mapping[str, Any]) -> bool:
     """Whether training sent nothing from any client."""
     method = report["utility"].get("method")
     return method is not None and method["sent"] is None
-
-
-def report_level(report: Mapping[str, Any]) -> CostLevel:
-    """How much the report's guarantee is worth as a bound, were its noise secret."""
-    return cost_level(bounding_exponent(report), delta=report["guarantee"]["delta"] or 0.0)
-
-
-def bounding_exponent(report: Mapping[str, Any]) -> float | None:
-    """The exponent of the odds between two datasets that the guarantee bounds; None if it bounds
-    none. Of what is proven (`proven_cost`) the largest epsilon; for metric privacy the theorem's
-    sum over all datasets if a clip bounds it, and otherwise the charge within the radius."""
-    if report["guarantee"]["kind"] == "none":
-        return None
-    stated = (proven_cost(report, name)[0] for name in _BOUNDS)
-    found: float | None = next((one for one in stated if one is not None), None)
-    return found
 
 
 def _sentences(report: Mapping[str, Any]) -> list[str]:
@@ -160,9 +191,9 @@ def _sentences(report: Mapping[str, Any]) -> list[str]:
             "Training sent nothing from any client, so there is no cost of it to bound. What is "
             "published of held-out people has no guarantee from it."
         ]
-    if (why := no_sum(report)) is not None:
+    if (why := Bound(report).no_sum) is not None:
         return [f"{why[0].upper()}{why[1:]}."]
-    if bounding_exponent(report) is None:
+    if Bound(report).exponent is None:
         how, formal = unbounded_release(guarantee["mechanism"]), "There is no privacy guarantee"
         if guarantee["kind"] == "heuristic":
             formal = "The guarantee is heuristic, not enforced as a formal one"
@@ -197,9 +228,9 @@ def scale_words(report: Mapping[str, Any]) -> str:
     guarantee = report["guarantee"]
     if (why := _void(report)) is not None:
         return f"{why[0].upper()}{why[1:]}."
-    bounds_every, declared = bounds_every_dataset(report), bool(report.get("declared"))
+    bounds_every, declared = Bound(report).of_every_dataset, bool(report.get("declared"))
     sentence = doubted_cost_words(
-        bounding_exponent(report),
+        Bound(report).exponent,
         guessed=guessed_words(
             unit=guarantee["unit"],
             adjacency=guarantee["adjacency"] if report["privacy"]["epsilon"] else None,
@@ -214,21 +245,6 @@ def scale_words(report: Mapping[str, Any]) -> str:
     if declared:
         return sentence.replace("That is", "If all was so, that is", 1)
     return sentence.replace("That is", _ADDED, 1) if _starts_from_artifact(report) else sentence
-
-
-def level_in_words(report: Mapping[str, Any]) -> str:
-    """The same in a few words, of a bound between any two datasets."""
-    guarantee = report["guarantee"]
-    if (why := _void(report)) is not None:
-        return why
-    words = level_words(
-        bounding_exponent(report) or 0.0,
-        delta=guarantee["delta"] or 0.0,
-        kind=guarantee["kind"],
-        in_force=guarantee["in_force"],
-    )
-    adds = not report.get("declared") and condition_of(report, "epsilon_max") is not None
-    return f"of what this run adds alone, {words}" if adds else words
 
 
 def _void(report: Mapping[str, Any]) -> str | None:
@@ -247,12 +263,6 @@ def _void(report: Mapping[str, Any]) -> str | None:
 
 def _starts_from_artifact(report: Mapping[str, Any]) -> bool:
     return isinstance(report["spec"]["model"].get("start"), Mapping)
-
-
-def bounds_every_dataset(report: Mapping[str, Any]) -> bool:
-    """Whether something is bounded between any two datasets, and not within a radius alone."""
-    privacy = report["privacy"]
-    return bool(privacy["epsilon"]) or privacy.get("log_ratio_max") is not None
 
 
 def _took_part(privacy: Mapping[str, Any], *, start: str = "A") -> str:
@@ -303,7 +313,7 @@ def epsilon_words(report: Mapping[str, Any]) -> str:
         for observer, value in proven.items()
         if value is not None
     )
-    guarantee, level = report["guarantee"], report_level(report)
+    guarantee, level = report["guarantee"], Bound(report).level
     protects = level not in ("nothing", "unbounded") and not delta_gives_data_away(report)
     # Neither what an attack contradicts, nor what covers the run's own addition alone.
     protects &= not raised_alarms(report) and condition_of(report, "epsilon_max") is None

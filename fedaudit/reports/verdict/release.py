@@ -18,17 +18,13 @@ from fedaudit.reports.sections.guarantee import (
 )
 from fedaudit.reports.sections.part import Answer, AnswerOutcome, AnswerReason, GateOutcome, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import SENTENCES, known_ending, why_not_useful
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    bounds_every_dataset,
-    excludes_nothing,
-    is_proven,
-    level_in_words,
-    no_sum,
-    report_level,
-    sends_nothing,
+from fedaudit.reports.sections.utility import (
+    SENTENCES,
+    known_ending,
+    personal_method,
+    why_not_useful,
 )
+from fedaudit.reports.verdict.cost import Bound, sends_nothing
 from fedaudit.reports.verdict.worst_off import counted_by, requires, unjudged_gap, unsure_gap
 from fedaudit.spec.gates import GateOp
 
@@ -42,6 +38,11 @@ TOO_GOOD = (
 )
 _NO_GUARANTEE = "there is no privacy guarantee, so the model may disclose its training data"
 _NO_MODEL = "there is no common model to release: each client's own stays with it"
+_COMMON_MODEL = (
+    "the figures are of models that stay with clients, and the common model, which may leave, was "
+    "not measured; run the same spec without training.method, or say by allow_personal_models in a "
+    "gate that it is not used"
+)
 _NOT_KNOWN_USEFUL = (
     "whether the model is better than always giving the same answer is not known, and no gate says "
     "how good is enough"
@@ -92,8 +93,8 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
         reasons = [*gap, *missing, *unsure]
     else:
         outcome, counts = "release", gate_counts(report["gates"])
-        if report_level(report) == "nearly-all" and bounds_every_dataset(report):
-            counts += f", although the bound is weak: {level_in_words(report)}"
+        if Bound(report).level == "nearly-all" and Bound(report).of_every_dataset:
+            counts += f", although the bound is weak: {Bound(report).in_words}"
         passed = reason("gates-passed", f"by the gates that its submitter set: {counts}")
         reasons = [passed, *_allowed(report), *(unsure_gap(report) if doubts else [])]
     return Answer(outcome=outcome, reasons=reasons, **counted)
@@ -101,7 +102,7 @@ def answer_of(report: Mapping[str, Any]) -> Answer:
 
 def _doubts(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     """What gates of the submitter do not settle."""
-    exponent = bounding_exponent(report)
+    exponent = Bound(report).exponent
     if exponent is not None and exponent > GOAL:
         yield reason(
             "bound-is-loose",
@@ -124,6 +125,9 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         yield reason("no-gate-on-guarantee", words)
     else:
         yield from islice(_passed_by_less(report), 1)
+    allowed = any(gate.get("allow_personal_models") for gate in report["spec"]["gates"])
+    if counted_by(report).get("unknown_gaps") and personal_method(report) and not allowed:
+        yield reason("common-model-not-measured", _COMMON_MODEL)
 
 
 def _passed_by_less(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
@@ -231,8 +235,8 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
         return
     if not (guarantee["in_force"] and is_in_force(report)):
         yield reason("guarantee-not-in-force", SIMULATED)
-    if excludes_nothing(report):
-        why = no_sum(report) or "its bound is too large to protect anyone"
+    if Bound(report).excludes_nothing:
+        why = Bound(report).no_sum or "its bound is too large to protect anyone"
         if bounds_nothing(guarantee["mechanism"]):
             why = "nothing bounds what the model may disclose"
         words = f"the guarantee is {guarantee['label']}, and {why}"
@@ -256,7 +260,7 @@ def _protection(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
             f"a fairness.noise.delta of {report['fairness_privacy']['delta']:g} allows one "
             "held-out person's data to be handed over whole",
         )
-    if not is_proven(report):
+    if not Bound(report).is_proven:
         yield reason(
             "guarantee-not-proven",
             f"the guarantee is {guarantee['label']} and bounds some datasets only or rests on no "

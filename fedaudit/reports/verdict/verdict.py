@@ -12,14 +12,7 @@ from fedaudit.reports.gates.gate_evidence import without_waiver
 from fedaudit.reports.sections.attacks import raised_alarms
 from fedaudit.reports.sections.guarantee import counts_give_data_away, delta_gives_data_away
 from fedaudit.reports.sections.outcome_words import alternatives
-from fedaudit.reports.sections.part import (
-    PART_TITLES,
-    Advice,
-    Answer,
-    SpecChange,
-    VerdictParts,
-    reason,
-)
+from fedaudit.reports.sections.part import PART_TITLES, Advice, Answer, VerdictParts, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
 from fedaudit.reports.sections.utility import known_ending, why_not_useful
 from fedaudit.reports.verdict.advice import (
@@ -29,13 +22,8 @@ from fedaudit.reports.verdict.advice import (
     longer_training,
     smaller_cost,
 )
-from fedaudit.reports.verdict.cost import (
-    bounding_exponent,
-    cost_part,
-    no_sum,
-    report_level,
-    sends_nothing,
-)
+from fedaudit.reports.verdict.advised_run import listed
+from fedaudit.reports.verdict.cost import Bound, cost_part, sends_nothing
 from fedaudit.reports.verdict.release import (
     answer_of,
     faults,
@@ -101,6 +89,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "fairness-delta-gives-data-away": "its fairness.noise.delta allows the same of held-out people",
     "no-gates": "it has no gates",
     "gap-not-judged": "a gap between groups is wide, and no gate judges it",
+    "gap-not-known": "how far groups are apart is not known",
     "no-gate-on-guarantee": "none of its gates asks for a guarantee that protects",
     "bound-is-loose": "its bound lets a guess be right nearly always",
     "usefulness-not-known": "it is not known whether its model is better than a constant",
@@ -233,8 +222,8 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text="Train the same with a method that shares what clients learn, and compare the "
             "two: what sharing gains is what its privacy cost is paid for."
         )
-    none = bounding_exponent(report) is None
-    if no_sum(report):
+    none = Bound(report).exponent is None
+    if Bound(report).no_sum:
         yield Advice(text="Train one seed: leave out `repeats`.")
     elif none:
         which = "another" if guarantee["kind"] == "heuristic" else "a"
@@ -242,7 +231,7 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             text=f"Choose {which} privacy mechanism: without one that is counted nothing bounds "
             f"what the model discloses. {PROPOSAL}"
         )
-    elif report_level(report) in ("nothing", "unbounded"):
+    elif Bound(report).level in ("nothing", "unbounded"):
         yield smaller_cost(report)
     if delta_gives_data_away(report):
         yield Advice(text="Choose a delta far below one in as many clients or records as train.")
@@ -252,12 +241,13 @@ def _of_the_cost(report: Mapping[str, Any]) -> Iterator[Advice]:
             "held out, or `discrete-laplace`, which has none."
         )
     useless = report["utility"].get("degenerate", False) is not False
-    if not guarantee["in_force"] and not none and not useless and not list(_of_groups(report)):
+    failing = [*_failed(report), *_of_groups(report)]
+    if not (guarantee["in_force"] or none or useless or failing):
         gates = "" if report["gates"] else "set gates for what the model must meet, and "
         yield Advice(
             text=f"If these figures will do, {gates}train the model for release with "
             "`noise: release`: noise is then secret, the guarantee in force, and budgets count it.",
-            changes=[SpecChange(pointer="/privacy/noise", value="release")],
+            changes=listed({"/privacy/noise": "release"}),
         )
 
 

@@ -13,7 +13,7 @@ from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
-from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.sections.utility import not_shown_words, why_not_useful
 from fedaudit.spec.gates import can_fail
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, METRICS
 
@@ -78,15 +78,20 @@ _WIDEST_LEVEL = 0.99
 
 def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The first headline gap whose whole interval is above the size that counts, or the gap itself
-    if the spec asks for no intervals, where no gate limits it; empty for a model that is not
-    shown to decide anything."""
+    if the spec asks for no intervals, or which is not known, where no gate limits it; empty for a
+    model that is not shown to decide anything."""
     counted = counted_by(report)
     size = counted["gap_size"]
     if size is None or why_not_useful(report) is not None:
         return []
     asked = report["spec"]["fairness"].get("intervals")
-    for attribute, metric, gap in _without_gate(report):
+    for section, metric in _without_gate(report):
+        attribute, gap = section["attribute"], section["metrics"][metric]
         interval, low = gap["interval"], gap["value"]
+        # A report of an earlier version was signed without this.
+        if "doubt" in section and (why := section["doubt"] or (low is None and gap["reason"])):
+            text = f"by {attribute} how wide {metric} is, is not known: {why}"
+            return [reason("gap-not-known", text)]
         if interval is not None:
             if interval["level"] <= _WIDEST_LEVEL or not counted["can_fail"]:
                 low = interval["low"]
@@ -113,8 +118,9 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     """The headline gap that may be widest among those without a gate that may exceed the size that
     counts; a gap of unknown width comes first."""
     size, found = counted_by(report)["gap_size"], list[tuple[float, str]]()
-    for attribute, metric, gap in _without_gate(report):
-        interval, gate = gap["interval"], f"no gate judges the gap by {attribute} ({metric})"
+    for section, metric in _without_gate(report):
+        attribute, interval = section["attribute"], section["metrics"][metric]["interval"]
+        gate = f"no gate judges the gap by {attribute} ({metric})"
         if metric not in METRICS:
             continue
         if interval is None:
@@ -126,13 +132,12 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
     return [reason("gap-may-be-wide", text) for _, text in widest]
 
 
-def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The attribute, the headline metric and the gap of each section that no gate bounds, the one
-    that leads first."""
+def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Each section whose headline gap no gate bounds, and the metric, the one that leads first."""
     for section in sorted(report["fairness"], key=_unevenness)[::-1]:
         metric, gates = headline_metric(section), judging(report, section)
         if not any((one["op"], one["figure"]) == ("le", metric) for one in gates):
-            yield section["attribute"], metric, section["metrics"][metric]
+            yield section, metric
 
 
 def judging(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -178,10 +183,7 @@ def doubt_of_gaps(report: Mapping[str, Any]) -> str:
         return f"{misplaced[0].upper()}{misplaced[1:]}: these gaps say nothing of other thresholds."
     if report["utility"].get("degenerate") is True:
         return "The model decides nothing, so these gaps say nothing of how it would treat people."
-    return (
-        "The model is not shown to be better than a constant prediction, so what these gaps say of "
-        "it is not known."
-    )
+    return f"The model is {not_shown_words(report)}, so what these gaps say of it is not known."
 
 
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
@@ -266,7 +268,7 @@ def _by_rates(section: Mapping[str, Any], pair: Pair, worse: str, better: str) -
     # More true positives and more selected are better for people; of outcomes that are given to
     # those who lack them, a patient sent home for one, no report can say so.
     if pair.width == 0:
-        return f"{beginning} all groups fare alike: {of}{low} {predicted}."
+        return f"{beginning} all groups shown fare alike: {of}{low} {predicted}."
     first = f"{of}{high} of {better} and {low} of {worse} {predicted}."
     if _ascending(section, pair.rate)[0][pair.rate] < pair.worse[pair.rate]:
         # Only with a reference group, to which the gap is measured.
@@ -323,7 +325,7 @@ def gap_sentence(section: Mapping[str, Any], metric: str) -> str:
         return ""
     interval = found["interval"]
     ends = None if interval is None else (interval["low"], interval["high"])
-    return gap_words(metric, found["value"], interval=ends)
+    return gap_words(metric, found["value"], interval=ends, reference=section["reference_group"])
 
 
 def _others(sections: Sequence[Mapping[str, Any]]) -> list[str]:

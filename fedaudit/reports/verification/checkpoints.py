@@ -22,24 +22,12 @@ from fedaudit.ledger.statements import (
     subjects_hash,
 )
 from fedaudit.privacy.lower_bounds.e_values import e_values_of, is_alarm, run_evidence
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    Outcome,
-    canonical_hash,
-    check,
-    failed,
-    numbered,
-    same,
-    unchecked,
-    unknown_key,
-    value_at,
-)
+from fedaudit.reports.checks import MALFORMED, Check, Outcome, numbered, same, unknown_key, value_at
 from fedaudit.reports.claims import following
-from fedaudit.reports.later import LaterStatement, judged_later
-from fedaudit.reports.report import report_hash
+from fedaudit.reports.report import LaterStatement, judged_later, report_hash
 from fedaudit.reports.verdict.verdict import concerns_of
 from fedaudit.reports.verification.entries import is_declared
+from fedaudit.spec.canonical import canonical_hash
 
 _SHOWN = 3
 
@@ -99,7 +87,7 @@ class Signed(Generic[T]):
     ) -> Check:
         """The check that every one is readable and has a right signature."""
         faults = self.signature_faults(keyring, called)
-        return check(
+        return Check.of(
             f"{name}.signatures",
             not faults,
             good=f"every one of {len(self.envelopes)} {nouns} has a right signature",
@@ -134,7 +122,7 @@ def _chained_checks(
             )
             break
         expected, number = link_of(envelope), one.number
-    yield check(
+    yield Check.of(
         f"{name}.chain",
         not faults,
         good="each follows from the one before it, and the first from the report",
@@ -163,7 +151,7 @@ def evidence_checks(report: object, later: ReadLater) -> Iterator[Check]:
         alarmed = is_alarm(found, one["e_value"])
         if not same(one.get("evidence"), found) or (one.get("alarm") is not None) != alarmed:
             wrong.append(number)
-    yield check(
+    yield Check.of(
         "attacks.evidence",
         not wrong,
         good="the evidence and every alarm follow from the attacks' e-values",
@@ -185,7 +173,7 @@ def later_checks(evidence: Evidence, found: ReadLater, keyring: Keyring) -> Iter
         for one in found.items
         if (one.experiment_id, one.report_hash, one.ledger_hash) != own
     ]
-    yield check(
+    yield Check.of(
         "later_attacks.report",
         not wrong,
         good="each names the hashes of this report and of its ledger",
@@ -208,7 +196,7 @@ def sign_off_checks(
     yield from _chained_checks(found, keyring, name="sign_offs", nouns="sign-offs", faults=others)
     hashed = None if evidence.report is None else canonical_hash(evidence.report)
     wrong = [one.number for one in found.items if one.report_hash != hashed]
-    yield check(
+    yield Check.of(
         "sign_offs.report",
         hashed is not None and not wrong,
         good="each names the hash of this report",
@@ -226,7 +214,7 @@ def _concerns(evidence: Evidence, sign_offs: Sequence[SignOff], later: ReadLater
         for one in sign_offs
         if list(one.concerns) not in expected or (one.concerns and not one.note.strip())
     ]
-    return check(
+    return Check.of(
         "sign_offs.concerns",
         not wrong,
         good="each states what the report has against it, with a note where there is something",
@@ -258,7 +246,7 @@ def erasure_checks(
     if evidence.erased is None:
         return
     faults = found.signature_faults(keyring, lambda _: ERASED)
-    yield check(
+    yield Check.of(
         "erasure.signature",
         not faults,
         good=f"{ERASED} has a right signature",
@@ -273,7 +261,7 @@ def erasure_checks(
         and statement.experiment_id == audit.experiment_id
         and statement.erased_hash == audit.erased_hash
     )
-    yield check(
+    yield Check.of(
         "erasure.ledger",
         same and not audit.altered.count,
         good=f"the clients' names were erased on {statement.erased_at}; the entries are those "
@@ -281,7 +269,7 @@ def erasure_checks(
         bad="the entries are not those of the ledger whose names were erased: some were altered, "
         "added or removed since",
     )
-    yield check(
+    yield Check.of(
         "erasure.digests",
         statement.agreed,
         good="every entry had its digest when the names were still there, as was signed then",
@@ -345,7 +333,7 @@ def checkpoint_checks(
         # Of erased names the statement has the hash of the last list; older lists were shorter.
         and (name != "subjects_hash" or evidence.erased is None or one == newest)
     ]
-    yield check(
+    yield Check.of(
         "checkpoints.subject",
         not wrong,
         good="they are of this experiment, its spec and its subjects' names",
@@ -366,10 +354,10 @@ def _salt(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
     if evidence.erased is not None or not stated - {None} | {own} - {None}:
         return
     if not stated:
-        yield unchecked("ledger.salt", "no signed checkpoint says whether this is its salt")
+        yield Check.unchecked("ledger.salt", "no signed checkpoint says whether this is its salt")
         return
     missing = "the salt that its digests are keyed with is missing"
-    yield check(
+    yield Check.of(
         "ledger.salt",
         stated == {own},
         good="the salt that its digests are keyed with is the one that was signed",
@@ -394,7 +382,7 @@ def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     for checkpoint in sorted(found.items, key=lambda one: one.entries):
         head = audit.heads.get(checkpoint.entries)
         if head is not None and head.hex() != checkpoint.chain_head:
-            return failed(
+            return Check.failed(
                 "checkpoints.chain",
                 f"at entry {checkpoint.entries} (round {checkpoint.last_round}) the chain is not "
                 f"the signed one: something was changed after entry {before}",
@@ -407,10 +395,10 @@ def _chain(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
 def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
     newest = found.newest
     if newest is None:
-        return unchecked("ledger.entries", NO_CHECKPOINT)
+        return Check.unchecked("ledger.entries", NO_CHECKPOINT)
     have, counted = audit.entries, newest.entries
     if have > counted and newest.status == "running":
-        return unchecked(
+        return Check.unchecked(
             "ledger.entries",
             f"{numbered(counted + 1, have)} came after the newest checkpoint: no signature "
             "covers them",
@@ -427,7 +415,7 @@ def _entries(found: ReadCheckpoints, audit: LedgerAudit) -> Check:
             f"{counted - have} of {counted} entries are missing, or unreadable; "
             f"the chain breaks at {audit.unchained}"
         )
-    return check(
+    return Check.of(
         "ledger.entries",
         have == counted,
         good=f"there are {have} entries, as the newest checkpoint says",
@@ -442,7 +430,7 @@ def _witness(evidence: Evidence, found: ReadCheckpoints) -> Iterator[Check]:
     instead = "not from what a worker remembered of the run"
     if is_declared(evidence.spec):
         instead = "because earlier signatures were missing or another key had made them"
-    yield unchecked(
+    yield Check.unchecked(
         "checkpoints.witness",
         f"the newest checkpoint was signed from what the database held, {instead}: anyone who "
         "could change the database could choose what was signed",
@@ -454,7 +442,7 @@ def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
     status = None if found.newest is None else found.newest.status
     succeeded = status == "succeeded"
     if status == "running" and evidence.report is None:
-        return unchecked(
+        return Check.unchecked(
             "report.present",
             "the newest checkpoint was made during the run, so no signature says how it ended: "
             "later entries and a report may have been deleted with their checkpoints",
@@ -464,7 +452,7 @@ def _end(evidence: Evidence, found: ReadCheckpoints) -> Check:
         if succeeded
         else "there is a report, but the checkpoint that was signed with it is missing"
     )
-    return check(
+    return Check.of(
         "report.present",
         succeeded == (evidence.report is not None),
         good="the report is there" if succeeded else "the run left no report, as signed",
@@ -483,7 +471,7 @@ def claim_checks(
         return
     yield found.signatures(keyring, "claims", "claims", _name)
     wrong = sorted(one for one in found.signers if one != key_id)
-    yield check(
+    yield Check.of(
         "claims.key",
         not wrong,
         good="all were signed with the key that the report names",
@@ -492,11 +480,11 @@ def claim_checks(
     try:
         said = following(report, report_hash(report))
     except MALFORMED:
-        yield failed("claims.report", "the report lacks what it claims")
+        yield Check.failed("claims.report", "the report lacks what it claims")
         return
     types = [str(one.get("predicateType")) for one in found.items]
     missing = [kind for kind in said if kind not in types]
-    yield check(
+    yield Check.of(
         "claims.present",
         types == list(said),
         good="they are all that are made of such a report",
@@ -509,7 +497,7 @@ def claim_checks(
         follows = predicate is None or same(one.get("predicate"), predicate)
         if one.get("subject") != subject or not follows:
             altered.append(_name(one))
-    yield check(
+    yield Check.of(
         "claims.report",
         not altered,
         good="each is about this report, and says what follows from it",

@@ -23,7 +23,7 @@ from fedaudit.privacy.accounting.privacy_events import MechanismParameters, Obse
 from fedaudit.privacy.declared.histories import Histories, renyi_epsilons
 from fedaudit.privacy.mechanisms.record_personalised import TooManyEventsError
 from fedaudit.privacy.planning.plan import SpendingPlan
-from fedaudit.reports.checks import MALFORMED, Check, answer_check, check, failed, shown, unchecked
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, shown
 from fedaudit.reports.declared.declared_report import declared_answer
 from fedaudit.reports.declared.declared_sections import DECLARED
 from fedaudit.reports.declared.ledger_material import DeclaredEvidence
@@ -91,7 +91,7 @@ class EntryEpsilons:
     def checks(self) -> Iterator[Check]:
         """The findings once all entries were read; empty where no entry has an epsilon."""
         if self._skipped is not None and not self.wrong.count:
-            yield unchecked(NAME, self._skipped)
+            yield Check.unchecked(NAME, self._skipped)
         elif self.entries:
             yield _epsilons_check(self.wrong)
 
@@ -135,7 +135,7 @@ class EntryEpsilons:
 
 
 def _epsilons_check(wrong: Places) -> Check:
-    return check(
+    return Check.of(
         NAME,
         not wrong.count,
         good="every entry's epsilons are equal to what was recomputed",
@@ -231,16 +231,16 @@ class DeclaredEntries:
     def checks(self, evidence: Evidence, audit: LedgerAudit) -> Iterator[Check]:
         """The findings in entries and report, once all entries were read."""
         if self._terms is None:
-            yield failed("ledger.terms", "the ledger's terms cannot be read")
+            yield Check.failed("ledger.terms", "the ledger's terms cannot be read")
             return
-        yield check(
+        yield Check.of(
             "ledger.inputs",
             not self._foreign.count,
             good="every entry is of the ledger's terms",
             bad=f"not of the ledger's terms: {self._foreign}",
         )
         if self._skipped:
-            yield unchecked(NAME, "the entries have too many distinct events")
+            yield Check.unchecked(NAME, "the entries have too many distinct events")
         elif self._terms.counts_epsilon:
             yield _epsilons_check(self._wrong)
         if evidence.report is not None:

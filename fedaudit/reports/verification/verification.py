@@ -7,51 +7,25 @@ folder is read.
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from fedaudit.ledger.audit import LedgerAudit
-from fedaudit.ledger.bundle import (
-    CLAIMS_FILE,
-    Evidence,
-    Fault,
-    NotABundleError,
-    claims_in,
-    read_keys,
-)
+from fedaudit.ledger.bundle import CLAIMS_FILE, Evidence, Fault, NotABundleError, read_keys
 from fedaudit.ledger.claim_bundles import claim_envelope, claim_of
 from fedaudit.ledger.columns import batches
 from fedaudit.ledger.run_log import BEGUN, LogEntry, LogHead, LogTree, begun_digest
 from fedaudit.ledger.statements import Checkpoint, ErasedNames, Keyring, PublicKey, SignOff, link_of
 from fedaudit.reports.audit_report import NOT_VERIFIED, audit_checks
-from fedaudit.reports.checks import (
-    MALFORMED,
-    Check,
-    answer_check,
-    canonical_hash,
-    check,
-    failed,
-    unchecked,
-    value_at,
-)
-from fedaudit.reports.dossier.dossier import (
-    DOCUMENT,
-    KEYS_FILE,
-    LATER_FILE,
-    MODEL_FILE,
-    PAGE,
-    PDF,
-    REPORT_FILE,
-    SIGN_OFFS_FILE,
-    dossier_files,
-)
-from fedaudit.reports.later import LaterStatement
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
-from fedaudit.reports.report import gate_checks, report_checks
+from fedaudit.reports.checks import MALFORMED, Check, answer_check, value_at
+from fedaudit.reports.dossier import dossier
+from fedaudit.reports.report import LaterStatement, gate_checks, report_checks
 from fedaudit.reports.sections.held_out_privacy import ReportCharges
+from fedaudit.reports.sections.material import LedgerTotals, RunEvidence
 from fedaudit.reports.sections.provenance import signature_check
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.checkpoints import (
@@ -67,7 +41,7 @@ from fedaudit.reports.verification.checkpoints import (
 )
 from fedaudit.reports.verification.entries import DeclaredEntries, EntryEpsilons, is_declared
 from fedaudit.spec.audits import is_audit
-from fedaudit.spec.canonical import read_canonical
+from fedaudit.spec.canonical import canonical_hash
 from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
 from fedaudit.spec.parse import parse_admitted
@@ -219,7 +193,7 @@ def concluded(
     every = [
         *checks,
         *(
-            unchecked(
+            Check.unchecked(
                 "keys.compromised",
                 f"the service says that the key {key_id} may be in other hands since "
                 f"{evidence.compromised[key_id]}: they could have signed this, with any time",
@@ -247,33 +221,33 @@ def report_signer(evidence: Evidence) -> str | None:
 def faulty_parts(evidence: Evidence) -> Iterator[Check]:
     """What of the evidence could not be read."""
     for fault in evidence.faults:
-        yield failed(fault.part, f"{fault.part} {fault.message}")
+        yield Check.failed(fault.part, f"{fault.part} {fault.message}")
 
 
 def _ledger_checks(audit: LedgerAudit, evidence: Evidence) -> Iterator[Check]:
     if audit.unreadable.count:
-        yield failed("ledger.rows", f"unreadable: {audit.unreadable}")
-    yield check(
+        yield Check.failed("ledger.rows", f"unreadable: {audit.unreadable}")
+    yield Check.of(
         "ledger.order",
         not audit.disordered.count,
         good="the entries stand in the order of rounds, each once",
         bad=f"out of order, or twice: {audit.disordered}",
     )
     if evidence.erased is None:
-        yield check(
+        yield Check.of(
             "ledger.digests",
             not audit.altered.count,
             good="every entry has the digest that was stored with it",
             bad=f"altered: {audit.altered}",
         )
-    yield check(
+    yield Check.of(
         "ledger.chain",
         audit.unchained is None,
         good="every entry follows from those before it",
         bad=f"the chain breaks at {audit.unchained}: that row was altered, or one before it "
         "was removed, added or moved",
     )
-    yield check(
+    yield Check.of(
         "ledger.releases",
         not audit.miscounted.count,
         good="every subject's running count is the number of its releases",
@@ -305,10 +279,10 @@ def log_checks(
         entries = read_log(evidence)
         head, _ = LogHead.read(evidence.log.get("checkpoint"), keyring)
     except (ValueError, AttributeError) as error:
-        yield failed("log.checkpoint", f"the log of runs {error}")
+        yield Check.failed("log.checkpoint", f"the log of runs {error}")
         return
     tree = LogTree.of(one.encoded() for one in entries)
-    yield check(
+    yield Check.of(
         "log.checkpoint",
         (head.size, head.root) == (tree.size, tree.root),
         good=f"the head of the log is the signed one, with {head.size} entries",
@@ -327,7 +301,9 @@ def log_checks(
 def unlogged(earlier: Sequence[Any]) -> Iterator[Check]:
     """The check of what is in no log, as audits and runs that began before there was one."""
     if earlier:
-        yield unchecked("log.earlier", "this is in no log of runs, which could go on from the head")
+        yield Check.unchecked(
+            "log.earlier", "this is in no log of runs, which could go on from the head"
+        )
 
 
 def log_signers(evidence: Evidence, keyring: Keyring) -> list[str | None]:
@@ -346,7 +322,7 @@ def _begun(entries: Sequence[LogEntry], own: Sequence[int], stated: object) -> C
     numbered = runs == list(range(1, len(runs) + 1))
     number = own[0] if own else 0
     bad = "the run, with this spec and these gates, is not in the log, or runs are missing there"
-    return check(
+    return Check.of(
         "log.begun",
         len(own) == 1 and numbered and stated in (None, number),
         good=f"run {number} of {len(runs)} in the log of its data; spec and gates were entered "
@@ -362,7 +338,7 @@ def _checkpoints(entries: Sequence[LogEntry], run: int, found: ReadCheckpoints) 
         (one.status, link_of(made)) for one, made in zip(found.items, found.envelopes, strict=True)
     ]
     missing = len([one for one in logged[1:] if one not in here])
-    return check(
+    return Check.of(
         "log.checkpoints",
         [kind for kind, _ in logged[:1]] == [BEGUN] and logged[1:] == here,
         good=f"the log has every checkpoint of the run, {len(here)} in all, and no other",
@@ -377,12 +353,14 @@ def _continued(entries: Sequence[LogEntry], head: LogHead, note: object, keyring
     try:
         before, _ = LogHead.read(note, keyring)
     except ValueError as error:
-        return failed("log.earlier", f"the earlier head {error}")
+        return Check.failed("log.earlier", f"the earlier head {error}")
     if before.origin != head.origin:
         # A mistake of the caller's, or a log that was begun anew: never valid, and no proof.
-        return unchecked("log.earlier", f"the earlier head is of another log: {before.origin}")
+        return Check.unchecked(
+            "log.earlier", f"the earlier head is of another log: {before.origin}"
+        )
     tree = LogTree.of(one.encoded() for one in entries[: before.size])
-    return check(
+    return Check.of(
         "log.earlier",
         (before.size, before.root) == (tree.size, tree.root),
         good=f"the log goes on from the {before.size} entries that it had earlier",
@@ -396,13 +374,10 @@ def _continued(entries: Sequence[LogEntry], head: LogHead, note: object, keyring
 
 _MAX_BYTES = 1 << 28
 _NOT_COMPARED = (
-    f"{PDF} is a print of {PAGE}, and its words are not read: print the page again where in doubt",
+    f"{dossier.PDF} is a print of {dossier.PAGE}, and its words are not read: print the page again "
+    "where in doubt",
     "the report's privacy figures, which follow from the ledger: the experiment's bundle has it",
 )
-_JSON: Mapping[str, Callable[[bytes], Any]] = {
-    **dict.fromkeys((DOCUMENT, REPORT_FILE, SIGN_OFFS_FILE, LATER_FILE, KEYS_FILE), read_canonical),
-    CLAIMS_FILE: claims_in,
-}
 REWORDED = frozenset({"dossier.words", "dossier.page"})
 """Checks of what is not signed itself, and follows from what is."""
 _FOLLOWING = (
@@ -417,21 +392,21 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     it states. Raises NotABundleError where it is no such folder."""
     files = {
         name: (folder / name).read_bytes()
-        for name in (*_JSON, PAGE, MODEL_FILE)
+        for name in (*dossier.READERS, dossier.PAGE)
         if (folder / name).is_file() and (folder / name).stat().st_size <= _MAX_BYTES
     }
-    if DOCUMENT not in files:
-        raise NotABundleError(f"has no {DOCUMENT}")
+    if dossier.DOCUMENT not in files:
+        raise NotABundleError(f"has no {dossier.DOCUMENT}")
     faults: list[Fault] = []
-    parsed = {name: _json(name, files, faults) for name in _JSON if name in files}
-    document, report = parsed[DOCUMENT], parsed.get(REPORT_FILE)
-    keys, compromised = read_keys(_listed(parsed.get(KEYS_FILE)), faults)
+    parsed = {name: _json(name, files, faults) for name in dossier.READERS if name in files}
+    document, report = parsed[dossier.DOCUMENT], parsed.get(dossier.REPORT_FILE)
+    keys, compromised = read_keys(_listed(parsed.get(dossier.KEYS_FILE)), faults)
     evidence = Evidence(
         experiment_id=str(value_at(document, "experiment_id")),
         spec=value_at(report, "spec"),
         report=report if isinstance(report, dict) else {},
-        sign_offs=_listed(parsed.get(SIGN_OFFS_FILE)),
-        later_attacks=_listed(parsed.get(LATER_FILE)),
+        sign_offs=_listed(parsed.get(dossier.SIGN_OFFS_FILE)),
+        later_attacks=_listed(parsed.get(dossier.LATER_FILE)),
         claims=_listed(parsed.get(CLAIMS_FILE)),
         keys=keys,
         compromised=compromised,
@@ -443,7 +418,7 @@ def verify_folder(folder: Path, *, trusted: Sequence[PublicKey] = ()) -> Verific
     checks = [
         *faulty_parts(evidence),
         *_report_checks(evidence, keyring),
-        *_bound(document, parsed, files),
+        *_bound(document, parsed, folder),
         *_made_anew(document, evidence, files),
         *sign_off_checks(evidence, sign_offs, keyring, later=later),
         *later_checks(evidence, later, keyring),
@@ -466,18 +441,22 @@ def _report_checks(evidence: Evidence, keyring: Keyring) -> Iterator[Check]:
     yield answer_check(report, answer_of)
 
 
-def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[Check]:
+def _bound(document: Any, parsed: Mapping[str, Any], folder: Path) -> Iterator[Check]:
     """Whether each hash in the dossier is that of the thing; a model's file where it is there."""
+    model = folder / dossier.MODEL_FILE
     for one in _listed(value_at(document, "evidence")):
         name, file, pointer = (value_at(one, part) for part in ("name", "file", "pointer"))
-        if file == MODEL_FILE and MODEL_FILE not in files:
+        if file == dossier.MODEL_FILE and not os.path.lexists(model):
             continue
         value = parsed.get(str(file))
         found = canonical_hash(value if pointer is None else value_at(value, str(pointer)[1:]))
-        if file == MODEL_FILE:
-            found = hashlib.sha256(files[MODEL_FILE]).hexdigest()
+        if file == dossier.MODEL_FILE:
+            found = ""
+            if model.is_file():
+                with model.open("rb") as data:
+                    found = hashlib.file_digest(data, "sha256").hexdigest()
         where = f"{file}{'' if pointer is None else f'#{pointer}'}"
-        yield check(
+        yield Check.of(
             f"dossier.{str(name)[:40]}",
             found == value_at(one, "sha256"),
             good=f"{where} has the SHA-256 that the dossier names",
@@ -488,31 +467,31 @@ def _bound(document: Any, parsed: Mapping[str, Any], files: Mapping[str, bytes])
 def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) -> Iterator[Check]:
     """Whether the dossier is what the evidence gives, and in the same words."""
     try:
-        again = dossier_files(evidence, printed=None)
+        again = dossier.dossier_files(evidence, printed=None)
     except MALFORMED:
-        yield failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
+        yield Check.failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
         return
-    made = json.loads(again[DOCUMENT])
+    made = json.loads(again[dossier.DOCUMENT])
     unlike = (path for path in _FOLLOWING if value_at(document, *path) != value_at(made, *path))
     wrong = [".".join(path) for path in unlike]
-    yield check(
+    yield Check.of(
         "dossier.follows",
         not wrong,
         good="answer, thresholds and hashes follow from report, sign-offs and later attacks",
         bad=f"does not follow from report, sign-offs and later attacks: {', '.join(wrong)}",
     )
-    for name, file in (("dossier.words", DOCUMENT), ("dossier.page", PAGE)):
+    for name, file in (("dossier.words", dossier.DOCUMENT), ("dossier.page", dossier.PAGE)):
         if files.get(file) == again[file]:
             yield Check(name, "pass", f"{file} is what is made of the evidence here")
         else:
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "
-            yield unchecked(name, f"{how}made it, or it was altered; make the dossier anew")
+            yield Check.unchecked(name, f"{how}made it, or it was altered; make the dossier anew")
 
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:
     try:
-        return _JSON[name](files[name])
+        return dossier.READERS[name](files[name])
     except ValueError as error:
         faults.append(Fault(name, str(error)))
         return None

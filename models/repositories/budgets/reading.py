@@ -34,8 +34,7 @@ from models.repositories.budgets.counting import (
 from models.tables.experiments import Experiment, PredictionAudit
 from models.tables.federations import Content, Federation
 from models.tables.ledger import BUDGET_KEY, DeclaredLedger, FederationBudget, Reservation
-from models.values import Budget, Gap, Uncounted
-from models.vocabulary import ENDED
+from models.values import ENDED, Budget, Gap, Uncounted
 
 _SESSION_KEY = "fedaudit.budget_reader"
 _BUDGET, _RESERVED = table_of(FederationBudget).c, table_of(Reservation).c

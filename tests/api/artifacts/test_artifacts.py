@@ -8,7 +8,7 @@ import safetensors.numpy
 
 from fedaudit.networks.parameter_files import encode_hypotheses
 from fedaudit.networks.shape import DenseShape
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.service import SPEC, Api, body_of, running_api, settings_for, spec
 
 SHAPE = DenseShape((2, 1), intercept=True)

@@ -175,17 +175,6 @@ def test_a_total_for_an_epsilon_counts_proven_ones_alone(api: Api) -> None:
     api.submit(proven)
 
 
-def test_the_projection_says_in_which_round_a_budget_ends_the_run(api: Api) -> None:
-    epsilons = plan_of(central()).line("final_model").epsilons
-    value = central(epsilon_budget=float(epsilons[2]))
-    body = api.check(value).json()
-    assert body["projection"]["budget_ends_in_round"] == 3
-    [entry] = body["projection"]["epsilon"]
-    assert entry["value"] == epsilons[2]
-    assert body["projection"]["leakage_worst_case"] is None
-    assert body["projection"]["reasons"]["leakage_worst_case"]
-
-
 @pytest.mark.parametrize("value", [central(), by_coins(), local(), spec()])
 def test_a_budget_without_room_for_one_round_is_refused_with_what_it_needs(api, value):
     field = "epsilon_budget" if value["privacy"]["mechanism"] != "laplace-l2" else "client_budget"

@@ -164,6 +164,43 @@ def test_what_another_project_gives_back_is_room_again(api: Api) -> None:
     assert owner.submit(metric()).status_code == 202
 
 
+def test_declared_rounds_of_another_project_exhaust_no_owners_total(api: Api) -> None:
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    assert owner.put(**LEAKAGE, total=3 * COST).status_code == 200
+    assert owner.put(book="release", figure="log_ratio", total=1e6).status_code == 200
+    own = {"radius": 0.5, "clip": 0.25}
+    terms: dict[str, Any] = {"name": "elsewhere", "mechanism": "laplace-l2", "unit": "client"}
+    terms |= {
+        "observer": "server",
+        "population": 100,
+        "metric": own,
+        "federation_id": other.federation_id,
+    }
+    ledger = body_of(api.post("/v1/ledgers", json=terms, key=other.key), 201)["id"]
+
+    path = f"/v1/ledgers/{ledger}/rounds"
+
+    def asked(noise: float) -> dict[str, Any]:
+        event = {"kind": "laplace-l2", "n": 10, "noise_multiplier": noise, **own}
+        return {"event": event, "participants": ["a"]}
+
+    def post(number: int, noise: float) -> Any:
+        rounds = [{"round": number, **asked(noise)}]
+        return api.post(path, json={"rounds": rounds}, key=other.key)
+
+    refused = body_of(post(1, 1e-3), 409)
+    assert "no room" in refused["detail"]
+    assert body_of(post(1, 10 / COST))["rounds"]
+    [found] = owner.budgets()
+    assert (found["spent"], found["others"]["spent"]) == (COST, COST)
+    assert owner.submit(metric()).status_code == 202
+    # What was reserved is entered, whatever became of the total since.
+    answer = api.post(f"{path}/2/reservation", json=asked(10 / COST), key=other.key)
+    assert body_of(answer)["reserved"]
+    assert owner.put(**LEAKAGE, total=COST).status_code == 200
+    assert [post(number, 10 / COST).status_code for number in (2, 3)] == [200, 409]
+
+
 def test_two_projects_do_not_both_take_the_last_room(api_on_both, monkeypatch):
     api, both, refusal_of = api_on_both, Barrier(2), Budgets._refusal
 

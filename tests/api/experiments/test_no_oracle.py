@@ -4,9 +4,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from api.shared.data_faults import REDACTED
+from fedaudit.federations.record_keys import keys_of_contents
+from fedaudit.federations.split import held_out_rows
 from models.repositories import ExperimentRepository
 from tests.api.pages.browser import signed_in
 from tests.api.service import Api, body_of
@@ -137,6 +140,76 @@ def test_a_fault_of_the_data_is_quoted_to_readers_of_data_alone(api: Api) -> Non
         page = signed_in(api, *scopes).post("/experiments/new", form)
         assert (page.status_code, "row 1 " in page.text) == (422, shown)
         assert ("federations:read" in page.text) is not shown
+
+
+COINS = {"sampling": "poisson", "rate": 0.5}
+BY_RECORD = {"mechanism": "record-personalised", "epsilon_max": 1, "delta": 1e-5, "clip": 1}
+
+
+def by_coins(federation: dict[str, Any], record: str, fraction: float = 0.999) -> dict[str, Any]:
+    """A spec of a seed with which nearly every record is held out, but not this one."""
+    keys = keys_of_contents([record.encode()], np.array([0]), ["c7"])
+    seed = next(
+        seed for seed in range(100_000) if not held_out_rows(keys, fraction=fraction, seed=seed)[0]
+    )
+    training = {"hypotheses": 1, "rounds": 1, "loss": "mse", "cohort": COINS}
+    training["local"] = {"steps": 1, "step_size": 0.1}
+    split = {"validation_unit": "record", "validation_fraction": fraction}
+    value = spec_of({**COLUMNS, **federation, **split}, training=training, seed=seed, gates=[])
+    return {**value, "privacy": {**BY_RECORD, "budgets": {"distribution": "three-levels"}}}
+
+
+def test_a_chosen_seed_does_not_say_whether_a_known_record_is_there(api: Api) -> None:
+    """The coin of a record follows from the seed and its cells."""
+    federation = registered(api)
+    there, elsewhere = (by_coins(federation, f"{EARNINGS[7]}\x1f{n}") for n in (7, 8))
+    found = [validated(api, value, *READER).status_code for value in (there, elsewhere)]
+    assert found == [200, 422], "the attack works where it is no attack"
+    first, second = (validated(api, value, *AUTHOR) for value in (there, elsewhere))
+    assert (first.status_code, first.text) == (second.status_code, second.text)
+    [fault] = body_of(first, 422)["errors"]
+    assert fault["pointer"] == "/privacy/mechanism"
+
+
+def attacked(federation: dict[str, Any], least: int) -> dict[str, Any]:
+    membership = {"kind": "membership", "method": "threshold"}
+    training = {"hypotheses": 1, "rounds": 1}
+    value = spec_of({**COLUMNS, **federation}, attacks=[membership], training=training, gates=[])
+    return {**value, "fairness": {**value["fairness"], "minimum_group_size": least}}
+
+
+def test_whether_an_attack_fits_does_not_say_how_many_rows_are_held_out(api: Api) -> None:
+    federation = registered(api)
+    rows = len(EARNINGS) // 2
+    found = [validated(api, attacked(federation, n), *READER) for n in (rows, rows + 1)]
+    assert [one.status_code for one in found] == [200, 422]
+    refused = [validated(api, attacked(federation, n), *AUTHOR) for n in (3, rows, rows + 1)]
+    faults = {
+        (fault["pointer"], "federations:read" in fault["message"])
+        for one in refused
+        for fault in body_of(one, 422)["errors"]
+    }
+    assert faults == {("/fairness/minimum_group_size", True)}
+    assert validated(api, attacked(federation, 2), *AUTHOR).status_code == 200
+
+
+@pytest.mark.parametrize("refusal", ["disclosure", "simulation"])
+def test_what_the_owner_refuses_is_refused_before_the_data_are_read(api: Api, refusal: str) -> None:
+    federation = registered(api)
+    asked = {
+        "disclosure": {"split": {"validation_fraction": 0.5, "seed": 99}},
+        "simulation": {"simulation": "forbidden"},
+    }[refusal]
+    path = f"/v1/federations/{federation['id']}/{refusal}"
+    assert api.request("PUT", path, json=asked).status_code == 200
+    # One has as many clients to hold out as there are, the other one more than train.
+    fits, fails = (spec_of({**COLUMNS, **federation}, gates=[]) for _ in range(2))
+    fails["training"] = {**fails["training"], "cohort": {"clients": 11}}
+    first, second = (validated(api, value, *AUTHOR) for value in (fits, fails))
+    assert first.status_code == {"disclosure": 422, "simulation": 409}[refusal]
+    assert (second.status_code, second.text) == (first.status_code, first.text)
+    told = validated(api, fails, *READER)
+    assert "/training/cohort/clients" in told.text
 
 
 def test_data_that_the_spec_makes_up_are_no_secret(api: Api) -> None:

@@ -290,7 +290,9 @@ def test_the_owners_policy_binds_another_project_with_the_same_content(api: Api)
 def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation) -> None:
     """By a size above three groups of four, or the best of a hundred bases, gates would pass."""
     hiding = {"minimum_group_size": 31, "minimum_group_clients": 3}
-    asked = asking(federation, {**hiding, "rounding": {"base": 6}})
+    read = {"missing_values": ["", "?"], "join": {"old": {"columns": {"age": "1"}, "none": "0"}}}
+    asked = asking(federation, {**hiding, "rounding": {"base": 6}, "reference_group": "<20"})
+    asked["federation"] |= read
     body_of(api.check(asked))  # what no gate judges may hide more
     gated = {"gates": [{"figure": "equalized_odds_difference", "op": "le", "value": 0.1}]}
     faults = refused(api, {**asked, **gated})
@@ -298,6 +300,9 @@ def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation
         "/fairness/minimum_group_size": "set it to 30 or less",
         "/fairness/minimum_group_clients": "set it to 2 or less",
         "/fairness/rounding/base": "take 5 or less",
+        "/fairness/reference_group": "leave it out",
+        "/federation/missing_values": "take what the data are registered with",
+        "/federation/join": "take what the data are registered with",
     }
     assert faults.keys() == remedies.keys()
     assert all(remedy in faults[where] for where, remedy in remedies.items())
@@ -308,6 +313,9 @@ def test_submitters_neither_hide_groups_nor_round_gaps_away(api: Api, federation
     body_of(api.check({**asking(federation, hiding), **gated}))
     assert refused(api, {**asking(federation, {**hiding, "minimum_group_size": 32}), **gated})
     set_policy(api, federation["id"])
-    upload(api, value={**AGES, "fairness": {**AGES["fairness"], **hiding}})
+    own = {"federation": {**AGES["federation"], **read}}
+    upload(api, value={**AGES, **own, "fairness": {**AGES["fairness"], **hiding}})
     make_ready(api, federation["id"])
-    body_of(api.check({**asking(federation, hiding), **gated}))
+    registered = asking(federation, hiding)
+    registered["federation"] |= read
+    body_of(api.check({**registered, **gated}))

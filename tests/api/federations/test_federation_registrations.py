@@ -304,6 +304,20 @@ def test_another_projects_content_is_not_named(api: Api) -> None:
     assert "other registered content" in back
 
 
+def test_a_warning_does_not_say_whether_a_stranger_has_a_guessed_row(api: Api) -> None:
+    register(api, table(ROWS), key=api.key_with(*KEYS, project="another"))
+
+    def hashed(row: str) -> bytes:
+        client, group, age, income = row.split(",")
+        cells = "\x1f".join((age, client, group, income))
+        return hashlib.blake2b(cells.encode(), digest_size=8).digest()
+
+    there = sorted(ROWS, key=hashed)
+    for known, warned in ((1, False), (29, False), (30, True)):
+        probe = register(api, table([*there[:known], "zz,a,1,7", "zz,b,1,8"]))
+        assert bool(probe["warnings"]) is warned, known
+
+
 def test_a_deletion_takes_the_sketch_and_leaves_what_was_found(api: Api) -> None:
     first, copy = register(api, table(ROWS)), register(api, table(ROWS[1:]))
     assert api.request("DELETE", f"/v1/federations/{first['id']}").status_code == 204

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.artifacts.test_artifacts import send
 from tests.api.ledgers.trainings import declared, opened
 from tests.api.service import SPEC, Api, all_operations, body_of, finish

@@ -17,6 +17,7 @@ from tests.api.ledgers.trainings import (
     GAUSSIAN,
     LOCAL,
     POISSON,
+    SEX,
     costing,
     declared,
     epsilon,
@@ -218,14 +219,14 @@ def test_loss_distributions_are_composed_before_the_lock(api, monkeypatch, modul
     noise = 2.1 if module is posting else 2.2
     event = {**POISSON, "noise_multiplier": noise}
     ledger = opened(api, CENTRAL, accountant="pld", budget={"epsilon": 0.1})
-    locked, exact, misses = module.locked, histories.epsilon_of_events, []
+    locked, exact, misses = posting.locked, histories.epsilon_of_events, []
     exact.cache_clear()
 
     def locking(*options: Any) -> Any:
         misses.append(exact.cache_info().misses)
         return locked(*options)
 
-    monkeypatch.setattr(module, "locked", locking)
+    monkeypatch.setattr(posting, "locked", locking)
     if module is posting:
         assert post(api, ledger, declared(1, ["a"], event)).status_code == 200
     else:
@@ -354,6 +355,15 @@ def test_other_radii_and_other_figures_are_no_way_around_a_total(api: Api, feder
     uncounted = {one["mechanism"]: one for one in counted(api, federation, "epsilon")["uncounted"]}
     left_out = uncounted["laplace-l2, declared"]
     assert (left_out["runs"], "counted as leakage" in left_out["why"]) == (1, True)
+
+
+def test_exact_counts_are_declared_under_no_total_of_what_reports_reveal(api, federation):
+    ledger = opened(api, TERMS, federation_id=federation)
+    total = {"delta": 1e-9, "adjacency": "add-or-remove-one", "observer": "report"}
+    put(api, federation, 1.0, figure="epsilon", **total)
+    refused_round = body_of(post(api, ledger, declared(1, ["a"], EVENT, groups=SEX)), 409)
+    assert "a round with `groups`" in refused_round["detail"]
+    body_of(post(api, ledger, declared(1, ["a"], EVENT)))
 
 
 def test_a_round_without_bound_takes_no_smaller_reservation_with_it(api, federation):

@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 
 from api.shared.page_printer import PagePrinter
-from models.vocabulary import SCOPES
+from models.values import SCOPES
 from tests.api.ledgers.trainings import declared, opened
 from tests.api.pages.browser import Browser, printed, signed_in
 from tests.api.service import Api, finish, finished, spec

@@ -9,9 +9,9 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from fedaudit.cli.verify import checked
-from models.clock import utc_now
 from models.repositories import SigningKeyRepository, WebSessionRepository
 from models.tables.accounts import ApiKey, AuditEntry, AuditHead
+from models.values import utc_now
 from tests.api.pages.browser import signed_in
 from tests.api.service import KEY, SPEC, Api, body_of, finish, key_of, spec
 from tests.api.uploads import upload

@@ -17,10 +17,9 @@ from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import SettingsError
 from infrastructure.signing_keys import ensure_key_file
 from infrastructure.storage import Storage
-from models.clock import utc_now
 from models.repositories import AnnouncementRepository, ExperimentRepository
 from models.tables.accounts import WebhookDelivery, WebhookEndpoint
-from models.vocabulary import SCOPES
+from models.values import SCOPES, utc_now
 from tests.api.budgets.test_epsilon_budgets import central, plan_of, set_total
 from tests.api.budgets.test_leakage_budgets import FIXED, WORST, run
 from tests.api.budgets.test_shared_budgets import CONTENT, metric

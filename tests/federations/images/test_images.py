@@ -92,13 +92,6 @@ def test_floats_are_kept_as_they_are(tmp_path: Path, kind: str, order: Any) -> N
     assert np.array_equal(pixels_of(federation, 1), expected)
 
 
-def test_images_come_whole_out_of_many_blocks(tmp_path, monkeypatch):
-    content = npz(**arrays(101))
-    whole = rows_of(load_npz(tmp_path, content)).values
-    monkeypatch.setattr("fedaudit.federations.reading.archives._BLOCK", 50)
-    assert np.array_equal(rows_of(load_npz(tmp_path, content)).values, whole)
-
-
 @pytest.mark.parametrize(("width", "image"), [(16, (4, 4, 1)), (15, None)])
 def test_flat_rows(tmp_path: Path, width: int, image: object) -> None:
     x = np.zeros((12, width), dtype=np.float32)

@@ -14,7 +14,8 @@ from markupsafe import Markup
 from PIL import Image, ImageChops
 from resvg_py import svg_to_bytes
 
-from fedaudit.reports.charts.chosen_chart import (
+from fedaudit.reports.charts.drawing import Chart
+from fedaudit.reports.charts.report_charts import (
     Choice,
     Measured,
     Point,
@@ -22,7 +23,6 @@ from fedaudit.reports.charts.chosen_chart import (
     chosen_chart,
     offers,
 )
-from fedaudit.reports.charts.drawing import Chart
 from fedaudit.reports.page.picture_files import PictureUnavailableError, picture_file
 
 NU, K = "privacy.noise_multiplier", "training.hypotheses"

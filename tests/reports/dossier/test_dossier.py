@@ -13,7 +13,6 @@ from pypdf import PdfReader
 
 from fedaudit.ledger.bundle import Evidence, NotABundleError
 from fedaudit.number_text import bound_text
-from fedaudit.reports.checks import canonical_hash
 from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
 from fedaudit.reports.page.pdf import pdf_of
 from fedaudit.reports.readings.readings import READINGS
@@ -21,7 +20,7 @@ from fedaudit.reports.report import assemble, report_hash
 from fedaudit.reports.sections.provenance import sign_report
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.verification import verify_folder
-from fedaudit.spec.canonical import canonical_json
+from fedaudit.spec.canonical import canonical_hash, canonical_json
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 from tests.reports.reading_documents import by_distance, documents
@@ -159,6 +158,15 @@ def test_an_alarm_after_the_report_decides() -> None:
     assert {"later_attacks"} <= {one["name"] for one in found["evidence"]}
 
 
+@pytest.mark.parametrize("why", [None, "other attacks came before"])
+def test_canaries_are_an_all_clear_only_where_their_bound_says_so(why: str | None) -> None:
+    bound = {"name": "lira", "epsilon_lower_bound": 0.1, "power": 0.95, "all_clear": why}
+    attack = {"kind": "canaries", "status": "done", "count": 90, "alarm": None, "bounds": [bound]}
+    found = dossier(evidence({**(signed_run().report or {}), "attacks": [attack]}))
+    [stated] = [one["stated"] for one in found["figures"] if one["part"] == "attacks"]
+    assert ("no all-clear" in stated) == (why is not None and why in stated)
+
+
 def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> None:
     report = {**(signed_run().report or {}), "model": {"sha256": "0" * 64}}
     report["integrity"] = {**report["integrity"], "signature": None}
@@ -189,6 +197,13 @@ def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> 
     (tmp_path / "whole" / "model.safetensors").write_bytes(b"another model")
     failed = [one.name for one in verify_folder(tmp_path / "whole").checks if one.outcome == "fail"]
     assert failed == ["dossier.model_file"]
+    # Nothing of that name is left unread: neither a file too large for memory nor a folder.
+    with (tmp_path / "whole" / "model.safetensors").open("wb") as large:
+        large.truncate(2**28 + 1)
+    assert verify_folder(tmp_path / "whole").verdict == "altered"
+    (tmp_path / "whole" / "model.safetensors").unlink()
+    (tmp_path / "whole" / "model.safetensors").mkdir()
+    assert verify_folder(tmp_path / "whole").verdict == "altered"
     with pytest.raises(NotABundleError, match=r"has no dossier\.json"):
         verify_folder(tmp_path)
 

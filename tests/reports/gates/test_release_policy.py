@@ -10,7 +10,7 @@ from fedaudit.privacy.guarantees.cost_sentences import cost_level
 from fedaudit.privacy.mechanisms.registry import mechanism_of
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.report import assemble
-from fedaudit.reports.verdict.cost import report_level
+from fedaudit.reports.verdict.cost import Bound
 from fedaudit.spec.gates import Gate, parse_policies
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
@@ -94,8 +94,8 @@ def outcomes_of(material) -> dict[str, dict[str, str]]:
         found[name] = dict(zip(names, (one["outcome"] for one in evaluated), strict=True))
         passed = [one["outcome"] == "pass" for one in evaluated]
         if any(passed[:3]):
-            assert report_level(report) in ("up-to-75", "up-to-95")
-        assert not passed[3] or report_level(report) != "nothing"
+            assert Bound(report).level in ("up-to-75", "up-to-95")
+        assert not passed[3] or Bound(report).level != "nothing"
     return found
 
 

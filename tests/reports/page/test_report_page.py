@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fedaudit.cli.main import app
-from fedaudit.number_text import bound_text, figure_text
+from fedaudit.number_text import figure_text
 from fedaudit.reports.page.html import render
 from fedaudit.reports.page.report_tables import attack_tables, fairness_tables, false_alarm_chance
 from fedaudit.reports.report import assemble
@@ -199,15 +199,6 @@ def test_a_missing_figure_has_its_reason_in_the_note(material):
     stated = "Rates of the groups of group: there is no figure to show. Suppressed:"
     assert page.count(stated) == 1
     assert "<caption>Rates of the groups of group</caption>" not in page
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [(1.00001, "1.001"), (0.123449, "0.1235"), (2.4, "2.4"), (129, "129"), (12.0, "12")],
-)
-def test_what_bounds_a_cost_is_rounded_up(value, shown):
-    assert bound_text(value) == shown
-    assert float(shown) >= value
 
 
 def test_epsilon_and_leakage_are_never_shown_as_less_than_they_are(material):

@@ -9,10 +9,10 @@ import pytest
 
 from fedaudit.privacy.accounting.privacy_events import layer_components
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.ledger_totals import LedgerTotals
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.between_hypotheses import between_checks
+from fedaudit.reports.sections.material import LedgerTotals
 from fedaudit.spec.parse import parse_spec
 from tests.reports.conftest import SPEC
 

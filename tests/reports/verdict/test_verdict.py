@@ -25,7 +25,7 @@ from fedaudit.reports.report import assemble, gate_checks, gated
 from fedaudit.reports.verdict import release, verdict, worst_off
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verdict.verdict import answer_by_codes, concerns_of, judged
-from fedaudit.reports.verdict.worst_off import counted_by, judging
+from fedaudit.reports.verdict.worst_off import counted_by, gap_sentence, judging
 from fedaudit.spec.gates import Gate, can_fail
 from tests.reports.conftest import SPEC, verdict_parts
 from tests.reports.reading_documents import contradicted, gaussian
@@ -57,12 +57,6 @@ def parts_with(report: dict[str, Any], **changes: Any) -> Any:
         section, name = path.split("__")
         changed[section][name] = value
     return verdict_parts(changed)
-
-
-def test_the_four_parts_make_the_verdict(good):
-    parts = good["verdict_parts"]
-    assert list(parts) == ["release", "cost", "fairness", "next"]
-    assert judged(good).items() <= {**good, "verdict": " ".join(parts.values())}.items()
 
 
 # -- may it be released ---------------------------------------------------------------------------
@@ -242,6 +236,14 @@ def test_with_a_reference_group_the_gap_to_it_is_stated_whoever_is_worst_off(goo
     assert "worst off" not in fairness
 
 
+def test_a_ratio_to_a_reference_group_is_not_said_to_be_that_of_all(good):
+    section = copy.deepcopy(good["fairness"][0])
+    assert "lowest selection rate is" in gap_sentence(section, "demographic_parity_ratio")
+    section["reference_group"] = "g2"
+    words = gap_sentence(section, "demographic_parity_ratio")
+    assert words.startswith("The lower selection rate of g2 and one other is ")
+
+
 def test_an_interval_that_reaches_0_does_not_say_who_fares_worse(good):
     for low, said in ((0.0, True), (0.01, False)):
         report = copy.deepcopy(good)
@@ -354,7 +356,8 @@ def test_an_attack_on_the_model_is_said_with_its_cost(good):
     found = {"tpr": 0.03, "fpr": 0.01, "interval": None, "reason": None}
     attack = {"kind": "membership", "status": "done", "alarm": None, "tpr_at_fpr": [found]}
     cost = verdict_parts({**good, "attacks": [attack]}).cost
-    assert "guesses at members find 0.03 of them where 0.01 is chance" in cost
+    assert "guesses at members find 3.00% of them where 1% is chance" in cost
+    assert "no all-clear: it has no interval" in cost
 
 
 # -- the verdict in words -------------------------------------------------------------------------
@@ -497,6 +500,30 @@ def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_not
     assert answer_of(report).outcome == "release"
 
 
+def test_a_gate_that_simulated_noise_misses_has_failed_and_is_not_open_until_it_is_paid_for(good):
+    spent = good["privacy"]["log_ratio_max"]
+    for factor, outcome in ((0.5, "fail"), (2.0, "insufficient_evidence")):
+        gate = Gate(figure="log_ratio_max", op="le", value=factor * spent)
+        report = copy.deepcopy(good)
+        report["spec"]["privacy"]["noise"], report["guarantee"]["in_force"] = "simulation", False
+        report |= gated([gate], report)
+        assert report["gate_outcome"] == outcome
+        advice = verdict_parts(with_gates(report, report["gates"])).next
+        assert advice.startswith("log_ratio_max has to be") is (outcome == "fail")
+        assert ("train the model for release" in advice) is (outcome != "fail")
+        # Earlier versions left both open, and their reports stay as they were signed.
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "insufficient_evidence"
+        assert {one.outcome for one in gate_checks([gate], report)} == {"pass"}
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "pass"
+        assert next(gate_checks([gate], report)).outcome == "fail"
+        # Not so where the gate allows simulated noise, or noise is secret.
+        report["gates"][0]["outcome"] = report["gate_outcome"] = "insufficient_evidence"
+        allowing = gate.model_copy(update={"allow_simulation": True})
+        assert next(gate_checks([allowing], report)).outcome == "fail"
+        report["spec"]["privacy"]["noise"] = "release"
+        assert next(gate_checks([gate], report)).outcome == "fail"
+
+
 def with_gap(material, *, low: float, high: float, value: float, gates: Any) -> dict[str, Any]:
     """A report before its answer, of one attribute with this gap."""
     report = assemble(material({**ONE, **RELEASED, "gates": gates}))
@@ -534,6 +561,19 @@ def test_a_wide_gap_that_no_gate_judges_leaves_a_release_undecided(material) -> 
     unasked = without_interval(wide, asked=False)
     assert answer_of(unasked).reasons[0].code == "gap-not-judged"
     assert "without an interval" in answer_of(unasked).reasons[0].text
+    # Nor one whose gap is not known, or leaves out too many: reports without doubts knew neither.
+    for attribute in ({"doubt": "whom it leaves out"}, {"doubt": None, "metrics": {}}):
+        unknown = with_gap(material, low=0.0, high=0.1, value=0.05, gates=BOUND)
+        [section] = unknown["fairness"]
+        if "metrics" in attribute:
+            section["metrics"][GAP] |= {"value": None, "reason": "whom it leaves out"}
+            section["metrics"][GAP]["interval"] = None
+        section["doubt"] = attribute["doubt"]
+        assert answer_of(unknown).outcome == "not-decided"
+        assert answer_of(unknown).reasons[0].code == "gap-not-known"
+        assert answer_of(unknown).reasons[0].text.endswith("is not known: whom it leaves out")
+        del section["doubt"]
+        assert answer_of(unknown).outcome == "release"
     # What may be below the size that counts does not, nor what a gate judges.
     for one in (
         with_gap(material, low=0.1, high=0.4, value=0.27, gates=BOUND),

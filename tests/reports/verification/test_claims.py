@@ -23,7 +23,7 @@ from fedaudit.ledger.bundle import Evidence, bundle_chunks, claim_lines, opened_
 from fedaudit.ledger.claim_bundles import ClaimsKey, claim_envelope, claim_of
 from fedaudit.ledger.statements import Keyring, SigningKey
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
-from fedaudit.reports.checks import Check, check, unchecked
+from fedaudit.reports.checks import Check
 from fedaudit.reports.claims import ML_BOM, MODEL_SIGNATURE, TEST_RESULT, VERIFICATION, claims_of
 from fedaudit.reports.dossier.dossier import dossier_files
 from fedaudit.reports.report import assemble, report_hash
@@ -39,9 +39,9 @@ PUBLIC = ClaimsKey(KEY).public
 ID = "01890000-0000-7000-8000-000000000000"
 MODEL = b"hypotheses"
 CHECKS = [
-    check("ledger.chain", True, good="", bad=""),
-    check("report.words", False, good="", bad=""),
-    unchecked("ledger.epsilons", "too many"),
+    Check.of("ledger.chain", True, good="", bad=""),
+    Check.of("report.words", False, good="", bad=""),
+    Check.unchecked("ledger.epsilons", "too many"),
 ]
 LOWER_BOUND = {
     "kind": "canaries",

@@ -13,9 +13,9 @@ import pytest
 from fedaudit.ledger.bundle import Evidence, bundle_chunks, opened_bundle
 from fedaudit.ledger.encoding import EntryEncoder, genesis
 from fedaudit.privacy.mechanisms.registry import mechanism_of
-from fedaudit.reports.ledger_totals import LedgerTotals, RunEvidence
 from fedaudit.reports.report import assemble
 from fedaudit.reports.sections.epsilon import epsilon_checks
+from fedaudit.reports.sections.material import LedgerTotals, RunEvidence
 from fedaudit.reports.verification import entries as entry_epsilons
 from fedaudit.reports.verification.entries import EntryEpsilons
 from fedaudit.reports.verification.verification import verify

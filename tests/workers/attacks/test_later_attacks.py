@@ -7,7 +7,7 @@ import safetensors.numpy
 import fedaudit.training.mechanisms.gaussian
 import workers.attacks.attacked_experiment
 from fedaudit.ledger.statements import Envelope, link_of, previous_of
-from fedaudit.reports.later import LaterStatement
+from fedaudit.reports.report import LaterStatement
 from fedaudit.reports.verification.checkpoints import ReadLater, evidence_checks
 from infrastructure.storage import Storage
 from models.repositories import ExpiredFileRepository

@@ -21,14 +21,6 @@ from flwr.serverapp.strategy import (
 
 from fedaudit_client.adapters import plain
 from fedaudit_client.adapters.canaries import Canaries, Floats
-from fedaudit_client.adapters.plain import (
-    Event,
-    Ledger,
-    OpenRound,
-    RoundRefused,
-    taken_counts,
-    total_counts,
-)
 from fedaudit_client.errors import NotFoundError
 
 _FIXED = (DifferentialPrivacyClientSideFixedClipping, DifferentialPrivacyServerSideFixedClipping)
@@ -199,7 +191,7 @@ class CanaryReplies:
     what the strategy does; what the strategy alone does to real replies is not tested.
     """
 
-    def __init__(self, strategy: Strategy, ledger: Ledger, audit: Canaries) -> None:
+    def __init__(self, strategy: Strategy, ledger: plain.Ledger, audit: Canaries) -> None:
         """Raises ValueError where the server does not see the clip, or cannot be copied."""
         clips = DifferentialPrivacyServerSideFixedClipping
         found = [one for one in chain(strategy) if isinstance(one, clips)]
@@ -274,7 +266,7 @@ def _quiet() -> Iterator[None]:
 class _Asked:
     """A round whose clients were asked to train."""
 
-    round: OpenRound
+    round: plain.OpenRound
     names: Mapping[int, str]
     """The client charged for each node."""
     drawn: int
@@ -294,9 +286,9 @@ class FedauditStrategy(Strategy):
     def __init__(
         self,
         inner: Strategy,
-        ledger: Ledger,
+        ledger: plain.Ledger,
         *,
-        event: Event | None = None,
+        event: plain.Event | None = None,
         fixed_size_sample: bool = False,
         ask_subjects: bool = False,
         ask_seconds: float = 60.0,
@@ -367,7 +359,7 @@ class FedauditStrategy(Strategy):
         if self._fixed_size:
             connected, population = len(list(grid.get_node_ids())), self.ledger.terms["population"]
             if connected < population:
-                raise RoundRefused(
+                raise plain.RoundRefused(
                     number,
                     f"{connected} nodes are connected, and the sample is declared as drawn from "
                     f"{population}; wait for them, or leave out `fixed_size_sample`",
@@ -419,7 +411,7 @@ class FedauditStrategy(Strategy):
         """Before anything is aggregated. Raises RoundRefused."""
         metrics = [one for reply in sent for one in reply.content.metric_records.values()]
         if len({one.get(noise.weight_key) for one in metrics}) > 1:
-            raise RoundRefused(
+            raise plain.RoundRefused(
                 asked.round.number,
                 f"clients have different {noise.weight_key!r}, and the noise is that of a mean "
                 "without weights; let every client send the same, as 1, or state `event`",
@@ -430,7 +422,7 @@ class FedauditStrategy(Strategy):
             found = self.ledger.reserve(number, event=event, participants=everyone)
             if found.refused:
                 why = f"only {len(sent)} answered, and a mean of fewer has less noise"
-                raise RoundRefused(number, why, found.refused)
+                raise plain.RoundRefused(number, why, found.refused)
 
     def _reserved(self, number: int, names: dict[int, str], *, drawn: int) -> _Asked:
         """A mean of fewer has less noise in proportion, so it is asked until all are admitted."""
@@ -445,7 +437,7 @@ class FedauditStrategy(Strategy):
                 return _Asked(opened, names, drawn)
             names = {node: name for node, name in names.items() if name not in opened.refused}
 
-    def _event_of(self, count: int, drawn: int) -> Event:
+    def _event_of(self, count: int, drawn: int) -> plain.Event:
         if self._noise is None:
             assert self._event is not None
             return self._event
@@ -460,7 +452,7 @@ class FedauditStrategy(Strategy):
         silent = ask_names(nodes, grid, self._subjects, seconds=self._ask_seconds)
         names = {node: self._subjects[node] for node in nodes if node in self._subjects}
         if not names:
-            raise RoundRefused(
+            raise plain.RoundRefused(
                 number,
                 f"no node says whose it is: {len(nodes) - len(silent)} of {len(nodes)} answered "
                 "without a name, so register `say_subject` and `subject_mod` in the ClientApp; "
@@ -469,7 +461,7 @@ class FedauditStrategy(Strategy):
             )
         twice = {name for name in names.values() if [*names.values()].count(name) > 1}
         if twice:
-            raise RoundRefused(
+            raise plain.RoundRefused(
                 number, f"several nodes say that they are {', '.join(sorted(twice))}"
             )
         return names
@@ -491,12 +483,12 @@ class FedauditStrategy(Strategy):
         """Declare the counts by group, which the inner strategy does not see, and aggregate."""
         received = list(replies)
         taken = [
-            taken_counts(record)
+            plain.taken_counts(record)
             for reply in received
             if not reply.has_error()
             for record in reply.content.metric_records.values()
         ]
-        self._settle(total_counts(taken))
+        self._settle(plain.total_counts(taken))
         found: MetricRecord | None = self.inner.aggregate_evaluate(server_round, received)
         return found
 

@@ -12,15 +12,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.job_config.defs import JobTargetType
 from nvflare.widgets.widget import Widget
 
-from fedaudit_client.adapters.plain import (
-    Counts,
-    Event,
-    Ledger,
-    OpenRound,
-    RoundRefused,
-    taken_counts,
-    total_counts,
-)
+from fedaudit_client.adapters import plain
 from fedaudit_client.client import Client
 
 if TYPE_CHECKING:
@@ -41,7 +33,7 @@ class FedauditRounds(Widget):
     def __init__(
         self,
         ledger_id: str,
-        event: Event,
+        event: plain.Event,
         *,
         task: str = AppConstants.TASK_TRAIN,
         group_counts: bool = False,
@@ -55,9 +47,9 @@ class FedauditRounds(Widget):
         self.task = task
         self.group_counts = group_counts
         self._client: Client | None = None
-        self._ledger: Ledger | None = None
-        self._round: OpenRound | None = None
-        self._answered: dict[str, Counts] = {}
+        self._ledger: plain.Ledger | None = None
+        self._round: plain.OpenRound | None = None
+        self._answered: dict[str, plain.Counts] = {}
         """Whose result was accepted since then, and its counts by group."""
         self._sent: set[str] = set()
         """Who got any task since the last round was declared."""
@@ -97,9 +89,9 @@ class FedauditRounds(Widget):
                     # A site that got a task is charged for it, so this round is the last.
                     ledger, sites = self._opened(), tuple(sorted(self._sent))
                     number = ledger.next_round
-                    self._round = OpenRound(ledger, number, self.event, sites, {})
+                    self._round = plain.OpenRound(ledger, number, self.event, sites, {})
                     self._settle()
-                    raise RoundRefused(
+                    raise plain.RoundRefused(
                         number,
                         f"it ran, but not as the task {self.task!r}, so it was not reserved; "
                         "name its task by `task`",
@@ -117,7 +109,7 @@ class FedauditRounds(Widget):
             for name in _WITHOUT_ROUNDS:
                 setattr(communicator, name, self._refusing(getattr(communicator, name)))
         self._client = Client()
-        ledger = Ledger(self._client, self.ledger_id)
+        ledger = plain.Ledger(self._client, self.ledger_id)
         _check_event(ledger, self.event)
         self._ledger = ledger
 
@@ -144,13 +136,13 @@ class FedauditRounds(Widget):
 
         return broadcast
 
-    def _reserved(self, names: Sequence[str], *, at_least: int) -> OpenRound:
+    def _reserved(self, names: Sequence[str], *, at_least: int) -> plain.OpenRound:
         ledger = self._opened()
         opened = ledger.reserve(ledger.next_round, event=self.event, participants=names)
         if len(opened.admitted) < at_least:
             ledger.release(opened.number)
             why = f"the controller waits for {at_least} sites, and fewer have room"
-            raise RoundRefused(opened.number, why, opened.refused)
+            raise plain.RoundRefused(opened.number, why, opened.refused)
         return opened
 
     def _refusing(self, send: Callable[..., None]) -> Callable[..., None]:
@@ -159,7 +151,7 @@ class FedauditRounds(Widget):
         def send_other(task: Any, *arguments: Any, **named: Any) -> None:
             if task.name == self.task:
                 why = f"{task.name!r} is not broadcast to its sites, so they cannot be reserved"
-                raise RoundRefused(self._opened().next_round, why)
+                raise plain.RoundRefused(self._opened().next_round, why)
             send(task, *arguments, **named)
 
         return send_other
@@ -168,10 +160,10 @@ class FedauditRounds(Widget):
 
     def _accepted(self, fl_ctx: FLContext) -> None:
         """Raises ValueError for a metric by group that is not four counts."""
-        name, counts = fl_ctx.get_peer_context().get_identity_name(), Counts()
+        name, counts = fl_ctx.get_peer_context().get_identity_name(), plain.Counts()
         if self.group_counts:
             result = FLModelUtils.from_shareable(fl_ctx.get_prop(AppConstants.TRAINING_RESULT))
-            counts = taken_counts(dict(result.metrics or {}))
+            counts = plain.taken_counts(dict(result.metrics or {}))
         self._answered[name] = counts
 
     def _settle(self) -> None:
@@ -180,12 +172,12 @@ class FedauditRounds(Widget):
         if self._round is None:
             return
         answered = [name for name in self._round.admitted if name in self._answered]
-        groups = total_counts(self._answered[name] for name in answered)
+        groups = plain.total_counts(self._answered[name] for name in answered)
         self._round.answered(answered, groups=groups)
         self._round.end()
         self._round, self._answered, self._sent = None, {}, set()
 
-    def _opened(self) -> Ledger:
+    def _opened(self) -> plain.Ledger:
         if self._ledger is None:
             raise RuntimeError(f"ledger {self.ledger_id} could not be opened when the run began")
         return self._ledger
@@ -193,9 +185,9 @@ class FedauditRounds(Widget):
 
 def keep_ledger(
     job: Any,
-    ledger: Ledger,
+    ledger: plain.Ledger,
     *,
-    event: Event,
+    event: plain.Event,
     task: str = AppConstants.TASK_TRAIN,
     group_counts: bool = False,
     audit: "Canaries | None" = None,
@@ -220,7 +212,7 @@ def keep_ledger(
     getattr(job, "_job", job).to_server(rounds, id="fedaudit")
 
 
-def _check_event(ledger: Ledger, event: Event) -> None:
+def _check_event(ledger: plain.Ledger, event: plain.Event) -> None:
     if ledger.terms["unit"] == "client" and {"rate", "population"} & event.keys():
         raise ValueError(
             "how sites are drawn is not seen here, so no amplification by it is counted; "
