@@ -80,12 +80,9 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
-    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
-    # Whether steps that are long enough brought it closer than a constant.
-    has_learnt = (
-        gain is not None and loss is not None and run.reach >= _REACH and gain > _LEARNT * loss
-    )
-    at = 0 if has_learnt else len(causes)
+    learnt = run.gain is not None and run.gain > _LEARNT * run.utility["baseline_loss"]
+    # First where steps that are long enough brought it closer than a constant.
+    at = 0 if learnt and run.reach >= _REACH else len(causes)
     causes[at:at] = [_by_outcome, _too_few]
     for cause in causes:
         if (found := cause(run)) is not None:
@@ -146,13 +143,12 @@ def _again(run: AdvisedRun) -> str:
 def _too_far(run: AdvisedRun) -> Advice | None:
     """A number that is predicted and is so far from 0, once scaled, that clipped updates do not
     reach it."""
-    start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
-    gain = run.utility.get("loss_under_baseline")
-    source, squared = run.spec.federation, run.spec.training.loss == "mse"
-    if not (isinstance(source, Table) and squared) or start is None or constant is None:
+    constant, source = run.utility.get("baseline_loss"), run.spec.federation
+    squared = run.spec.training.loss == "mse"
+    if not (isinstance(source, Table) and squared) or None in (run.start, constant):
         return None
-    far = math.sqrt(max(0.0, start - constant))
-    if run.clip is None or far < run.reach or (gain is not None and gain > 0):
+    far = math.sqrt(max(0.0, run.start - constant))
+    if run.clip is None or far < run.reach or (run.gain or 0.0) > 0:
         return None
     declared = f"federation.scale: {{{source.target}: {{mean: ..., deviation: ...}}}}"
     return Advice(
@@ -164,17 +160,16 @@ def _too_far(run: AdvisedRun) -> Advice | None:
 
 
 def _above_start(run: AdvisedRun) -> bool:
-    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    return start is not None and best is not None and best > start * (1 + STILL)
+    return None not in (run.start, run.best) and bool(run.best > run.start * (1 + STILL))
 
 
 def _too_long(run: AdvisedRun) -> Advice | None:
     diverged = known_ending(run.utility["stopped_by"]) == "diverged"
     why = "training diverged" if diverged else "no round was better than the start"
-    gain, shorter = run.utility.get("loss_under_baseline"), run.step_size / 10
+    shorter = run.step_size / 10
     if not (diverged or _above_start(run)):
-        learns = _falls(run) or run.utility.get("ranks_above_chance")
-        if run.clip is not None or learns or gain is None or gain > 0 or not run.noise_may_matter:
+        learns = run.gain is None or run.gain > 0 or run.utility.get("ranks_above_chance")
+        if run.clip is not None or learns or _falls(run) or not run.noise_may_matter:
             return None
         shorter, why = run.step_size / _SHORTER, "noise grows with them"
     if run.clip is None:
@@ -190,8 +185,8 @@ def _too_long(run: AdvisedRun) -> Advice | None:
 
 def _not_moved(run: AdvisedRun) -> Advice | None:
     """Steps that are long enough for features of order 1, and a loss that stayed where it was."""
-    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    if start is None or best is None or run.reach < _REACH or abs(start - best) > STILL * start:
+    still = None not in (run.start, run.best) and abs(run.start - run.best) <= STILL * run.start
+    if run.reach < _REACH or not still:
         return None
     return _one_scale(run, "training did not move the loss") or _no_setting(run)
 
@@ -205,8 +200,8 @@ def _one_scale(run: AdvisedRun, why: str) -> Advice | None:
 
 
 def _falls(run: AdvisedRun) -> bool:
-    known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
-    return known and bool(run.utility["best_round"] >= _LATE * run.utility["rounds"])
+    late = run.utility["best_round"] >= _LATE * run.utility["rounds"]
+    return late and run.best is not None  # otherwise no loss chose the best round
 
 
 def _still_falling(run: AdvisedRun) -> Advice | None:
@@ -237,9 +232,8 @@ def _more_rounds(run: AdvisedRun, why: str) -> Advice | None:
 def _worse_than_constant(run: AdvisedRun) -> Advice | None:
     """A model with a constant term that training did not bring as far as a constant, or would not
     if its losses were known."""
-    gain = run.utility.get("loss_under_baseline")
-    short = run.reach < _REACH and (run.has_noise or gain is None)
-    worse = gain is not None and gain < -STILL * run.utility["baseline_loss"]
+    short = run.reach < _REACH and (run.has_noise or run.gain is None)
+    worse = run.gain is not None and run.gain < -STILL * run.utility["baseline_loss"]
     if not (short or worse):
         return None
     why = "all rounds together move the model too little"
@@ -292,10 +286,8 @@ def _seeming_gain(run: AdvisedRun) -> tuple[float, float | None]:
     gain = utility.get("accuracy_over_baseline") if weighted is None else weighted
     interval = utility.get("accuracy_over_baseline_interval") if weighted is None else None
     low = 0.0 if interval is None else interval["low"]
-    saved = utility.get("loss_under_baseline")
-    if saved is not None and saved <= 0:
-        return 0.0, None
-    if utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
+    worse = run.gain is not None and run.gain <= 0
+    if worse or utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
         return 0.0, None
     # An interval is about as long as one over the root of the rows.
     return gain, None if interval is None else (1 - low / gain) ** 2
@@ -333,11 +325,11 @@ def _too_few(run: AdvisedRun) -> Advice | None:
 def _needs_rows(run: AdvisedRun) -> bool:
     """Whether training on the rows that are left, were half held out, may lose a quarter of what
     was gained: few rows add n / 2N to the loss, beside noise."""
-    share, saved = run.spec.federation.validation_fraction, run.utility.get("loss_under_baseline")
+    share = run.spec.federation.validation_fraction
     fewer = (1 - share) / (1 - _HALF)
     of_rows = run.parameters / (2 * (1 - share) * run.report["data"]["rows"])
     lost = of_rows * (fewer - 1) + run.noise_loss * (fewer**2 - 1)
-    return saved is not None and lost > saved / 4
+    return run.gain is not None and lost > run.gain / 4
 
 
 def _no_setting(run: AdvisedRun) -> Advice:
@@ -403,11 +395,8 @@ def _against_noise(run: AdvisedRun) -> Advice:
             break
     long = f"Noise is about {_about(run.ratio)} times as long as all updates together"
     if now.ratio < _WORTH_TRYING * DROWNED and changes:
-        return _advice(
-            run,
-            f"{long}: train with {', '.join(words)}; that costs what this run cost, again.",
-            changes,
-        )
+        said = f"{long}: train with {', '.join(words)}; that costs what this run cost, again."
+        return _advice(run, said, changes)
     if found := _for_less_noise(now, long, words, changes):
         return found
     if now.ratio < DROWNED:
