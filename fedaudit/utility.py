@@ -424,6 +424,8 @@ class Gained:
     """At 95 %; None where clients are of so uneven sizes that nothing can show a gain."""
     how: str = ""
     """How the interval was found, in words; empty where its ends may not be stated."""
+    shares: str = ""
+    """What of the model's and of the constant's is right, in words; empty where not stated."""
 
     @property
     def shown(self) -> bool:
@@ -465,7 +467,8 @@ def _doubts(known: Mapping[str, Gained], first: Sequence[Gained]) -> str | None:
     """Why the model is not shown to be better in every respect; None where it is."""
     for name, one in known.items():
         if not one.gain > 0:
-            return f"by {name} the model is no better than always giving the same answer"
+            same = "the model is no better than always giving the same answer"
+            return f"by {name} {same}{one.shares}"
         if not one.shown and name != _LOSS:
             return _not_shown(name, one)
     return None if any(one.shown for one in first) else _not_shown(*next(iter(known.items())))
@@ -513,7 +516,12 @@ def judge_comparison(
             if interval is None and by_rows:
                 interval, how = found.by_rows[kind], "by rows taken one by one"
                 how += ", before any root" if kind == "loss" else ""
-            gained[kind] = Gained(float(gain.sum()), interval, "" if rounded else how)
+            shares, counts = "", found.counts
+            if kind == "outcome" and counts is not None and found.threshold == 0.5 and not rounded:
+                right = [int(counts[[0, 2]].sum()) - less for less in (0, gain.sum())]
+                own, same = (one / max(1, counts.sum()) for one in right)
+                shares = f" (right for {own:.1%} of rows, and the same answer for {same:.1%})"
+            gained[kind] = Gained(float(gain.sum()), interval, "" if rounded else how, shares)
     return judge_model(
         gained,
         prediction_share=_share(found.outcomes),

@@ -15,7 +15,7 @@ from fedaudit.ledger.statements import Chained, Number
 from fedaudit.reports.checks import MALFORMED, Check, agrees, answer_check, same
 from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.gates.gate_evidence import is_simulated
-from fedaudit.reports.gates.gate_results import COSTS, overall
+from fedaudit.reports.gates.gate_results import overall
 from fedaudit.reports.sections.attacks import ATTACKS, ReportedAttack
 from fedaudit.reports.sections.fairness import FairnessSection
 from fedaudit.reports.sections.guarantee import GUARANTEE, GuaranteeSection, charges_everyone
@@ -231,15 +231,13 @@ def gate_checks(gates: Sequence[Gate], report: Mapping[str, Any]) -> Iterator[Ch
         played = {**report, "privacy": {**report["privacy"], "epsilon_planned": None}}
         played["repeats"] = None
         found = [_without_words(evaluate(gates, one)) for one in (report, played)]
+
+        def open_then(gate: Gate, one: dict[str, Any]) -> dict[str, Any]:
+            by_seed = one["outcome"] == FAIL and is_simulated(gate, report)
+            return {**one, "outcome": INSUFFICIENT} if by_seed else one
+
         # Nor did they let a gate fail by simulated noise.
-        open_then = [gate.figure in COSTS and is_simulated(gate, report) for gate in gates]
-        found += [
-            [
-                {**one, "outcome": INSUFFICIENT} if was_open and one["outcome"] == FAIL else one
-                for was_open, one in zip(open_then, judged, strict=True)
-            ]
-            for judged in found
-        ]
+        found += [[*map(open_then, gates, judged)] for judged in found]
         follows = any(same(stated, one) for one in found)
     except MALFORMED:
         yield Check.failed("report.gates", "the report lacks what its gates need")

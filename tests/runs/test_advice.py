@@ -10,7 +10,10 @@ import pytest
 import yaml
 
 from fedaudit.privacy.guarantees.cost_sentences import GOAL, MOST
-from fedaudit.reports.verdict.advice import better_model, smaller_cost
+from fedaudit.reports.verdict.advice import better_model, longer_training, smaller_cost
+from fedaudit.reports.verdict.advised_run import AdvisedRun
+from fedaudit.reports.verdict.worst_off import doubt_of_gaps
+from fedaudit.spec.parse import parse_spec
 from fedaudit.utility import OF_OUTCOME
 from tests.runs.tables import FEATURES, central, laplace, local, write_table
 from tests.training.specs import ran, table_spec
@@ -219,7 +222,13 @@ def test_what_has_learnt_and_is_not_shown_is_measured_on_other_rows(tables: Path
     assert "held-out" not in better_model(report).text
     # A favourable outcome that it cannot predict is no question of rows.
     utility["reasons"]["degenerate"] = f"by {OF_OUTCOME} the model is no better"
-    assert "name them in `fairness.favourable`" in better_model(report).text
+    # Fewer values may be as apt as more.
+    assert "if other values of it are, name them in `fairness.favourable`" in (
+        better_model(report).text
+    )
+    assert doubt_of_gaps(report).startswith("The model is not shown to predict what is favourable,")
+    utility["reasons"]["degenerate"] = "by accuracy the model is no better"
+    assert "not shown to be better than a constant, so" in doubt_of_gaps(report)
 
 
 def test_a_useful_model_whose_loss_still_falls_trains_longer_at_the_same_cost(tables: Path) -> None:
@@ -232,6 +241,14 @@ def test_a_useful_model_whose_loss_still_falls_trains_longer_at_the_same_cost(ta
         assert "train with 60 rounds" in advice["text"]
         assert after["utility"]["validation_loss"] < before["utility"]["validation_loss"]
         assert cost(before) * 0.99 < cost(after) <= cost(before) or privacy is NONE
+    # Not where the noise of twice as many rounds may eat up what they bring.
+    utility, noise_loss = (
+        before["utility"],
+        AdvisedRun(before, parse_spec(before["spec"])).noise_loss,
+    )
+    for times, longer in ((20, True), (7, False), (4, True)):
+        utility["loss_under_baseline"] = times * noise_loss
+        assert (longer_training(before) is not None) is longer
 
 
 def test_a_clients_budget_follows_the_noise_and_bars_no_client(tables: Path) -> None:
@@ -272,9 +289,18 @@ def test_noise_is_ruled_out_by_its_size_alone_and_steps_do_not_go_to_and_fro(tab
     assert said.startswith("Noise may add about 0.27 to the loss and be a cause too; the steps are")
     assert changes == [0.5]
     # Nor does a model seem better whose loss is above the constant's.
-    said, changes = advised(5.0, 0.68, -0.01)
-    assert "the steps are too long, noise grows with them" in said
-    assert changes == [0.5]
+    for ranks, why in ((True, "training did not come as far as"), (False, "noise grows with them")):
+        utility["ranks_above_chance"] = ranks
+        said, changes = advised(5.0, 0.68, -0.01)
+        assert f"the steps are too long, {why}" in said
+        # No tenth, which would be too short.
+        assert changes == [1.0]
+    # At steps that are not too long by themselves, only where nothing else is being learnt.
+    for ranks, best, shorter in ((False, 8, [0.5]), (True, 8, []), (False, 29, []), (True, 29, [])):
+        utility["ranks_above_chance"] = ranks
+        said, changes = advised(2.0, 0.68, -1e-4, best=best)
+        assert (changes, "noise grows with them" in said) == (shorter, bool(shorter))
+    utility["ranks_above_chance"] = True
     assert "seems better" not in advised(0.5, 0.68, -1e-4)[0]
     # The loss of a tenth that still falls: longer steps would add more than was gained, or are
     # between the two.

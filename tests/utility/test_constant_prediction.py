@@ -192,6 +192,20 @@ def test_the_interval_that_decides_is_stated() -> None:
     assert str(beside_constant(rows, shape).reason).endswith(stated)
 
 
+def test_what_is_right_of_the_favourable_outcome_is_stated_where_it_is_too_little() -> None:
+    """Classes 1 and 2 are told apart, and neither from 0, which is the favourable one."""
+    target = np.tile([0, 0, 0, 1, 1, 1, 1, 2, 2, 2], 40)
+    predicted = np.tile([1, 1, 1, 0, 1, 1, 1, 2, 2, 2], 40)
+    own = {"outcome": 1 * (predicted == 0), "true_outcome": 1 * (target == 0)}
+    rows = rows_of(np.repeat(np.arange(40), 10), target, predicted, two_outcomes=True, **own)
+    found = compare_with_constant(rows, shape_of("log", 3, by_client=False))
+    for rounded in (False, True):
+        why = judge_comparison(found, clients_trained=False, rounded=rounded)
+        assert why.degenerate is None
+        stated = " (right for 60.0% of rows, and the same answer for 70.0%)" * (not rounded)
+        assert str(why.reason).endswith(f"always giving the same answer{stated}")
+
+
 @pytest.mark.parametrize("clients_trained", [False, True])
 def test_rows_of_one_large_client_show_no_gain_for_others(clients_trained: bool) -> None:
     """One client has most rows, and the model fits it: a gain for the clients that trained."""

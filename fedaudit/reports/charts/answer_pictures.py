@@ -33,7 +33,7 @@ from fedaudit.reports.charts.drawing import (
 )
 from fedaudit.reports.sections.guarantee import delta_gives_data_away, proven_cost
 from fedaudit.reports.sections.ranking import misplaced_threshold, weighted_words
-from fedaudit.reports.sections.utility import personal_method, why_not_useful
+from fedaudit.reports.sections.utility import not_shown_words, personal_method, why_not_useful
 from fedaudit.reports.verdict.cost import Bound
 from fedaudit.reports.verdict.worst_off import Pair, by_unevenness, headline_metric, headline_pair
 from fedaudit.spec.gates import PLAIN_FIGURES
@@ -428,4 +428,4 @@ def _doubt_words(report: Report) -> str:
         return "the model needs another threshold"
     if report["utility"]["degenerate"] is True:
         return "the model decides nothing"
-    return "not shown to be better than a constant"
+    return not_shown_words(report)

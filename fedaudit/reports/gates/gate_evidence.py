@@ -69,10 +69,11 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
 
 
 def is_simulated(gate: Gate, report: Report) -> bool:
-    """Whether a figure of the guarantee rests on noise that can be drawn again, and the gate does
-    not allow that."""
+    """Whether the figure rests on noise that can be drawn again, and the gate does not allow
+    that."""
     protects = known_guarantee_kind(report["guarantee"]["kind"]) in ("heuristic", "formal")
-    return protects and not (gate.allow_simulation or is_in_force(report))
+    rests = protects and gate.plain_figure is not None and gate.plain_figure.rests_on_guarantee
+    return rests and not (gate.allow_simulation or is_in_force(report))
 
 
 def _guarantee_doubt(gate: Gate, report: Report, *, met: bool) -> str | None:

@@ -35,6 +35,7 @@ from fedaudit.spec.training import Ditto, FineTuning, Hypotheses, LocalOnly, QFf
 from fedaudit.utility import (
     MIN_CLIENTS,
     NO_INTERVALS,
+    OF_OUTCOME,
     ConstantComparison,
     Judgement,
     gain_interval,
@@ -90,6 +91,13 @@ def why_not_useful(report: Mapping[str, Any]) -> str | None:
         return None
     found: str | None = utility["reasons"].get("degenerate")
     return found or "the report does not say whether the model is better than a constant prediction"
+
+
+def not_shown_words(report: Mapping[str, Any]) -> str:
+    """What a model that may be useless is not shown to do."""
+    if OF_OUTCOME in (why_not_useful(report) or ""):
+        return "not shown to predict what is favourable"
+    return "not shown to be better than a constant"
 
 
 def personal_method(report: Mapping[str, Any]) -> str | None:

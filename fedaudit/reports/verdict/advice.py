@@ -51,6 +51,8 @@ _HALF, _MOST_HELD_OUT = 0.5, 0.4
 _LONG, _LONG_OF_ORDER_1 = 100.0, 3.0
 """Multiples of the clip: longer updates are of no use. The second is for features of order 1, as
 the expected length of an update assumes; the first for others."""
+_SHORTER = 3.0
+"""By how much steps change that are not certainly wrong: ten would go past what is right."""
 _PERHAPS = 0.3
 """Times DROWNED: noise that may be the cause where nothing else is."""
 
@@ -78,12 +80,9 @@ def better_model(report: Mapping[str, Any]) -> Advice:
     if run.ratio >= DROWNED:
         return _against_noise(run)
     causes = [_too_far, _too_long, _not_moved, _still_falling, _worse_than_constant]
-    gain, loss = run.utility.get("loss_under_baseline"), run.utility.get("baseline_loss")
-    # Whether steps that are long enough brought it closer than a constant.
-    has_learnt = (
-        gain is not None and loss is not None and run.reach >= _REACH and gain > _LEARNT * loss
-    )
-    at = 0 if has_learnt else len(causes)
+    learnt = run.gain is not None and run.gain > _LEARNT * run.utility["baseline_loss"]
+    # First where steps that are long enough brought it closer than a constant.
+    at = 0 if learnt and run.reach >= _REACH else len(causes)
     causes[at:at] = [_by_outcome, _too_few]
     for cause in causes:
         if (found := cause(run)) is not None:
@@ -119,7 +118,8 @@ def _advice(run: AdvisedRun, text: str, changes: Mapping[str, Any]) -> Advice:
 
 def _step(run: AdvisedRun, step_size: float, why: str) -> Advice:
     step_size = _round_number(step_size)
-    text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}"
+    draft = " (or with all that `fedaudit propose` drafts)" * run.has_noise
+    text = f"train with a step_size of {step_size:g} in place of {run.step_size:g}{draft}"
     return _free(run, f"{why}: {text}", {"/training/local/step_size": step_size})
 
 
@@ -143,13 +143,12 @@ def _again(run: AdvisedRun) -> str:
 def _too_far(run: AdvisedRun) -> Advice | None:
     """A number that is predicted and is so far from 0, once scaled, that clipped updates do not
     reach it."""
-    start, constant = (run.utility.get(name) for name in ("start_loss", "baseline_loss"))
-    gain = run.utility.get("loss_under_baseline")
-    source, squared = run.spec.federation, run.spec.training.loss == "mse"
-    if not (isinstance(source, Table) and squared) or start is None or constant is None:
+    constant, source = run.utility.get("baseline_loss"), run.spec.federation
+    squared = run.spec.training.loss == "mse"
+    if not (isinstance(source, Table) and squared) or None in (run.start, constant):
         return None
-    far = math.sqrt(max(0.0, start - constant))
-    if run.clip is None or far < run.reach or (gain is not None and gain > 0):
+    far = math.sqrt(max(0.0, run.start - constant))
+    if run.clip is None or far < run.reach or (run.gain or 0.0) > 0:
         return None
     declared = f"federation.scale: {{{source.target}: {{mean: ..., deviation: ...}}}}"
     return Advice(
@@ -161,23 +160,23 @@ def _too_far(run: AdvisedRun) -> Advice | None:
 
 
 def _above_start(run: AdvisedRun) -> bool:
-    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    return start is not None and best is not None and best > start * (1 + STILL)
+    return None not in (run.start, run.best) and bool(run.best > run.start * (1 + STILL))
 
 
 def _too_long(run: AdvisedRun) -> Advice | None:
     diverged = known_ending(run.utility["stopped_by"]) == "diverged"
     why = "training diverged" if diverged else "no round was better than the start"
-    gain = run.utility.get("loss_under_baseline")
+    shorter = run.step_size / 10
     if not (diverged or _above_start(run)):
-        if run.clip is not None or gain is None or gain > 0 or not run.noise_may_matter:
+        learns = run.gain is None or run.gain > 0 or run.utility.get("ranks_above_chance")
+        if run.clip is not None or learns or _falls(run) or not run.noise_may_matter:
             return None
-        why = "noise grows with them"
+        shorter, why = run.step_size / _SHORTER, "noise grows with them"
     if run.clip is None:
-        after = run.changed({"/training/local/step_size": _round_number(run.step_size / 10)})
+        after = run.changed({"/training/local/step_size": _round_number(shorter)})
         if not diverged and (after is None or after.reach < _REACH):
             return None
-        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
+        return _step(run, shorter, f"the steps are too long, {why}")
     if run.reach < _FAR:
         return None
     said, changes = _within_reach(run)
@@ -186,8 +185,8 @@ def _too_long(run: AdvisedRun) -> Advice | None:
 
 def _not_moved(run: AdvisedRun) -> Advice | None:
     """Steps that are long enough for features of order 1, and a loss that stayed where it was."""
-    start, best = run.utility.get("start_loss"), run.utility["selection_loss"]
-    if start is None or best is None or run.reach < _REACH or abs(start - best) > STILL * start:
+    still = None not in (run.start, run.best) and abs(run.start - run.best) <= STILL * run.start
+    if run.reach < _REACH or not still:
         return None
     return _one_scale(run, "training did not move the loss") or _no_setting(run)
 
@@ -201,8 +200,8 @@ def _one_scale(run: AdvisedRun, why: str) -> Advice | None:
 
 
 def _falls(run: AdvisedRun) -> bool:
-    known = run.utility["selection_loss"] is not None  # otherwise no loss chose the best round
-    return known and bool(run.utility["best_round"] >= _LATE * run.utility["rounds"])
+    late = run.utility["best_round"] >= _LATE * run.utility["rounds"]
+    return late and run.best is not None  # otherwise no loss chose the best round
 
 
 def _still_falling(run: AdvisedRun) -> Advice | None:
@@ -225,15 +224,16 @@ def _more_rounds(run: AdvisedRun, why: str) -> Advice | None:
         said, after = f"{said} and a noise_multiplier of {noise}", run.changed(changes)
     if after is None or after.ratio >= _PERHAPS * DROWNED or run.drowned_by(after):
         return None
+    if after.noise_may_matter and not run.noise_may_matter:  # it would eat up what they bring
+        return None
     return _advice(run, f"{why[0].upper()}{why[1:]}: train with {said}{_again(run)}.", changes)
 
 
 def _worse_than_constant(run: AdvisedRun) -> Advice | None:
     """A model with a constant term that training did not bring as far as a constant, or would not
     if its losses were known."""
-    gain = run.utility.get("loss_under_baseline")
-    short = run.reach < _REACH and (run.has_noise or gain is None)
-    worse = gain is not None and gain < -STILL * run.utility["baseline_loss"]
+    short = run.reach < _REACH and (run.has_noise or run.gain is None)
+    worse = run.gain is not None and run.gain < -STILL * run.utility["baseline_loss"]
     if not (short or worse):
         return None
     why = "all rounds together move the model too little"
@@ -252,9 +252,9 @@ def _longer_steps(run: AdvisedRun, why: str) -> Advice | None:
     if run.length >= longest:
         return None
     if run.clip is None and run.length >= LONGEST_UPDATE:
-        return _step(run, run.step_size / 10, f"the steps are too long, {why}")
-    # Less than ten: a tenth of a step that was too long stays shorter than it was.
-    times = 2 * _REACH / run.reach if run.reach < _REACH else 3.0
+        return _step(run, run.step_size / _SHORTER, f"the steps are too long, {why}")
+    # A step that was too long stays shorter than it was, as what is divided is rounded down.
+    times = 2 * _REACH / run.reach if run.reach < _REACH else _SHORTER
     times = min(times, longest / run.length)
     if of_order_1 and run.spec.training.loss == "mse":
         # Steps beyond the curvature, twice the length of rows, diverge.
@@ -273,7 +273,7 @@ def _by_outcome(run: AdvisedRun) -> Advice | None:
         return None
     return Advice(
         text="The model predicts the target better than a constant, and is not shown to predict "
-        "better whether it is favourable: if more values of it are, name them in "
+        "better whether it is favourable: if other values of it are, name them in "
         "`fairness.favourable`; otherwise other features or more clients are needed."
     )
 
@@ -286,10 +286,8 @@ def _seeming_gain(run: AdvisedRun) -> tuple[float, float | None]:
     gain = utility.get("accuracy_over_baseline") if weighted is None else weighted
     interval = utility.get("accuracy_over_baseline_interval") if weighted is None else None
     low = 0.0 if interval is None else interval["low"]
-    saved = utility.get("loss_under_baseline")
-    if saved is not None and saved <= 0:
-        return 0.0, None
-    if utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
+    worse = run.gain is not None and run.gain <= 0
+    if worse or utility["degenerate"] is not None or gain is None or gain <= 0 or low > 0:
         return 0.0, None
     # An interval is about as long as one over the root of the rows.
     return gain, None if interval is None else (1 - low / gain) ** 2
@@ -327,11 +325,11 @@ def _too_few(run: AdvisedRun) -> Advice | None:
 def _needs_rows(run: AdvisedRun) -> bool:
     """Whether training on the rows that are left, were half held out, may lose a quarter of what
     was gained: few rows add n / 2N to the loss, beside noise."""
-    share, saved = run.spec.federation.validation_fraction, run.utility.get("loss_under_baseline")
+    share = run.spec.federation.validation_fraction
     fewer = (1 - share) / (1 - _HALF)
     of_rows = run.parameters / (2 * (1 - share) * run.report["data"]["rows"])
     lost = of_rows * (fewer - 1) + run.noise_loss * (fewer**2 - 1)
-    return saved is not None and lost > saved / 4
+    return run.gain is not None and lost > run.gain / 4
 
 
 def _no_setting(run: AdvisedRun) -> Advice:
@@ -397,11 +395,8 @@ def _against_noise(run: AdvisedRun) -> Advice:
             break
     long = f"Noise is about {_about(run.ratio)} times as long as all updates together"
     if now.ratio < _WORTH_TRYING * DROWNED and changes:
-        return _advice(
-            run,
-            f"{long}: train with {', '.join(words)}; that costs what this run cost, again.",
-            changes,
-        )
+        said = f"{long}: train with {', '.join(words)}; that costs what this run cost, again."
+        return _advice(run, said, changes)
     if found := _for_less_noise(now, long, words, changes):
         return found
     if now.ratio < DROWNED:
@@ -410,10 +405,11 @@ def _against_noise(run: AdvisedRun) -> Advice:
     times = now.ratio / DROWNED if central else (now.ratio / DROWNED) ** 2
     constant = run.utility.get("baseline_accuracy")
     expected = "" if constant is None else f" (accuracy {constant:.3g})"
+    also = f"with {', '.join(words)}, " if words else ""
     return Advice(
-        text=f"{long}. No setting of this run helps at a cost that protects: about "
+        text=f"{long}. No setting of this run helps at a cost that protects: {also}about "
         f"{_about(max(2, math.ceil(times)))} times as many clients, or fewer parameters than "
-        f"{run.parameters}, would be needed. Otherwise expect a model as good as a constant"
+        f"{run.parameters}, would be needed. Otherwise expect a model no better than a constant"
         f"{expected}. {PROPOSAL}"
     )
 

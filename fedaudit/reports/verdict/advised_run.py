@@ -29,6 +29,9 @@ class AdvisedRun:
         data, clip = report["data"], getattr(spec.privacy, "clip", None)
         self.report, self.spec = report, spec
         self.utility: Mapping[str, Any] = report["utility"]
+        self.gain: float | None = self.utility.get("loss_under_baseline")
+        self.start: Any = self.utility.get("start_loss")
+        self.best: Any = self.utility["selection_loss"]
         self.has_noise = bool(report["guarantee"]["kind"] != "none")
         self.parameters = int(data["parameters"])
         self.clients = int(data["training_clients"])
@@ -73,8 +76,7 @@ class AdvisedRun:
     def gap(self) -> float | None:
         """How far the loss is from the constant's, however training ended."""
         diverged = known_ending(self.utility["stopped_by"]) == "diverged"
-        gain = self.utility.get("loss_under_baseline")
-        return math.inf if diverged else None if gain is None else abs(gain)
+        return math.inf if diverged else None if self.gain is None else abs(self.gain)
 
     def drowned_by(self, after: "AdvisedRun") -> bool:
         """Whether the noise of longer training may add more than is between the loss and the

@@ -13,7 +13,7 @@ from fedaudit.reports.gates.gate_results import COSTS
 from fedaudit.reports.sections.outcome_words import group_words
 from fedaudit.reports.sections.part import AnswerReason, reason
 from fedaudit.reports.sections.ranking import misplaced_threshold
-from fedaudit.reports.sections.utility import why_not_useful
+from fedaudit.reports.sections.utility import not_shown_words, why_not_useful
 from fedaudit.spec.gates import can_fail
 from fedaudit.spec.metrics import HEADLINE, HEADLINE_WITHOUT_OUTCOME, METRICS
 
@@ -183,10 +183,7 @@ def doubt_of_gaps(report: Mapping[str, Any]) -> str:
         return f"{misplaced[0].upper()}{misplaced[1:]}: these gaps say nothing of other thresholds."
     if report["utility"].get("degenerate") is True:
         return "The model decides nothing, so these gaps say nothing of how it would treat people."
-    return (
-        "The model is not shown to be better than a constant prediction, so what these gaps say of "
-        "it is not known."
-    )
+    return f"The model is {not_shown_words(report)}, so what these gaps say of it is not known."
 
 
 def _worst(report: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
