@@ -126,6 +126,8 @@ class Answer(Part):
     can_fail: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether gates that nothing fails require nothing; None in reports of versions in which they
     counted."""
+    counts_method: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether figures of clients' own models release no common one; None where they did."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

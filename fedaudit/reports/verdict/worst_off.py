@@ -54,7 +54,13 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
+_COUNTED = {
+    "gap_size": WIDE,
+    "counts_doubts": True,
+    "every_attribute": True,
+    "can_fail": True,
+    "counts_method": True,
+}
 
 
 def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
