@@ -686,6 +686,13 @@ def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(materi
     assert (found.outcome, found.reasons[-1].code) == ("release", "gap-may-be-wide")
     assert found.reasons[-1].text.endswith("it may be as wide as 0.9")
     assert found.reasons[-1].text in verdict_parts(wide).release
+    # None that may be wide hides another.
+    other = {**wide["fairness"][0], "attribute": "age"}
+    several = {**wide, "fairness": [*wide["fairness"], other]}
+    texts = [one.text for one in answer_of(several).reasons if one.code == "gap-may-be-wide"]
+    assert {text.split()[6] for text in texts} == {"age", "group"}
+    before = {**several["answer"], "counts_method": None}
+    assert len(answer_of({**several, "answer": before}).reasons) == 2
     for one in (
         with_gap(material, low=0, high=0.1, value=0.05, gates=BOUND),
         with_gap(material, low=0, high=0.9, value=0.12, gates=PASSED),
