@@ -11,8 +11,8 @@ from structlog.typing import ExcInfo, Processor
 _HEAD = "Traceback (most recent call last):\n"
 _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
 """Errors whose messages can only be about the machine."""
-# Libraries whose routine messages say nothing to an operator.
-_QUIET = ("celery", "kombu", "amqp", "alembic", "asyncio")
+# Libraries whose routine messages say nothing to an operator, or hold webhooks' addresses (httpx).
+_QUIET = ("celery", "kombu", "amqp", "alembic", "asyncio", "httpx")
 
 
 def configure_logs(log_format: Literal["text", "json"]) -> None:

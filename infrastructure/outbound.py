@@ -41,18 +41,21 @@ def check_url(url: str, *, allow_private: bool) -> httpx.URL:
         raise AddressRefusedError(f"has more than {MAX_URL_CHARACTERS} characters")
     try:
         parsed = httpx.URL(url)
+        host, port = parsed.host, parsed.port
     except (httpx.InvalidURL, ValueError) as error:
         raise AddressRefusedError(f"is no URL: {error}") from None
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.port == 0:
+    if parsed.scheme not in ("http", "https") or not host:
         raise AddressRefusedError("must begin with https:// or http://, and name a host")
+    if port is not None and not 1 <= port <= 65535:
+        raise AddressRefusedError(f"has the port {port}; ports are 1 to 65535")
     if parsed.userinfo:
         raise AddressRefusedError("must not hold a user or password; deliveries are signed instead")
     if parsed.fragment or "#" in url:
         raise AddressRefusedError("must not have a fragment, which would never be sent")
-    name = parsed.host.rstrip(".").lower()
+    name = host.rstrip(".").lower()
     if not allow_private and (name == "localhost" or name.endswith(".localhost")):
         raise AddressRefusedError("names this machine; give an address that others can reach")
-    for address in _written_out(parsed.host):
+    for address in _written_out(host):
         check_address(address, allow_private=allow_private)
     return parsed
 

@@ -23,6 +23,12 @@ Dialect = Literal["sqlite", "postgresql"]
 AWAY = (OperationalError, InterfaceError, PoolTimeoutError)
 """The database does not respond, and has refused nothing: the same may be tried again."""
 
+
+def outage(error: Exception) -> dict[str, str]:
+    """What a line of a log says of such an error."""
+    return {"error": type(error).__name__, "detail": str(getattr(error, "orig", error))[:300]}
+
+
 _BUSY_TIMEOUT_MS = 10_000
 _PAUSE_SECONDS = 0.05
 _TRANSACTION_SECONDS = 60.0

@@ -196,15 +196,21 @@ def _aliases(source: _Source) -> Iterator[tuple[str, ast.expr]]:
 
 def _unions_in(value: ast.expr) -> Iterator[ast.BinOp]:
     """`A | B`, alone or as what is annotated."""
-    if isinstance(value, ast.Subscript) and _is_name(value.value, "Annotated"):
-        value = value.slice.elts[0] if isinstance(value.slice, ast.Tuple) else value.slice
+    value = _annotated(value)
     if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
         members = list(_members(value))
         if len(members) >= 2 and all(name[:1].isupper() for name in members):
             yield value
 
 
+def _annotated(value: ast.expr) -> ast.expr:
+    if isinstance(value, ast.Subscript) and _is_name(value.value, "Annotated"):
+        return value.slice.elts[0] if isinstance(value.slice, ast.Tuple) else value.slice
+    return value
+
+
 def _members(node: ast.expr) -> Iterator[str]:
+    node = _annotated(node)
     if isinstance(node, ast.BinOp):
         yield from _members(node.left)
         yield from _members(node.right)

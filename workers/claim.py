@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from infrastructure.queue import QueueUnavailableError
-from models.database import AWAY, Database
+from models.database import AWAY, Database, outage
 from models.repositories import UnitRepository, UnitStackRepository
 from models.tables.experiments import Unit
 from workers.context import ProjectFiles, WorkerContext
@@ -139,11 +139,7 @@ class FencedWriter:
                 limit = _STOPPING_OUTAGE_SECONDS if self._stopping() else _OUTAGE_SECONDS
                 if monotonic() - since > limit:
                     raise DatabaseAwayError(str(error)) from error
-                log.warning(
-                    "database away; trying again",
-                    error=type(error).__name__,
-                    detail=str(getattr(error, "orig", error))[:300],
-                )
+                log.warning("database away; trying again", **outage(error))
             self.again = True
             sleep(wait)
             wait = min(2 * wait, _MAX_WAIT_SECONDS)

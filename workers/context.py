@@ -18,7 +18,7 @@ from infrastructure.logs import configure_logs
 from infrastructure.queue import Queue
 from infrastructure.settings import Settings, SettingsError, load_settings
 from infrastructure.storage import Storage, stored_artifact
-from models.database import Database, schema_fault
+from models.database import Database, outage, schema_fault
 from models.repositories import FederationRepository, ProjectRepository
 from models.values import FederationStatus
 from workers.disclosed import Disclosed
@@ -41,7 +41,7 @@ def start() -> tuple[Settings, Database]:
     try:
         fault = schema_fault(database)
     except SQLAlchemyError as error:
-        log.warning("database away; starting all the same", error=type(error).__name__)
+        log.warning("database away; starting all the same", **outage(error))
         return settings, database
     if fault is not None:
         raise SystemExit(fault)
@@ -59,11 +59,7 @@ def repeat(work: Callable[[], object], wait: Callable[[float], bool], *, seconds
         try:
             work()
         except SQLAlchemyError as error:
-            log.warning(
-                "database away",
-                error=type(error).__name__,
-                detail=str(getattr(error, "orig", error))[:300],
-            )
+            log.warning("database away", **outage(error))
         except Exception:
             log.exception("failed; it is tried again")
         else:

@@ -297,8 +297,8 @@ def sweep_of(session: Session, experiment: RunningExperiment) -> SweepSection | 
     sweeps, place = SweepRepository(session, experiment.project_id), experiment.place
     if place is None:
         return None
-    reserved = sweeps.reserved_costs(place.sweep_id)
-    return sweep_section(place, reserved, tries=sweeps.tries(place.sweep_id))
+    reserved, tries = sweeps.reserved_costs(place.sweep_id)
+    return sweep_section(place, reserved, tries=tries)
 
 
 def is_as_stated(

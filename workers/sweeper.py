@@ -168,18 +168,24 @@ class Sweeper:
         """Ids of units that could not be reclaimed."""
         self._longest_lease = min(MAX_LEASE_SECONDS, _LONGEST_LEASES * settings.lease_seconds)
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self.renewed_by = 0.0
+        """When live workers have renewed what ran out in an outage; infinite while it may last."""
 
     def tick(self) -> bool:
         """Do a tick's work if this sweeper has the duty; returns whether it has. Lost workers come
         first and need no broker; messages wait for the next tick. Raises SQLAlchemyError."""
         seconds = _DUTY_TICKS * self._settings.sweep_seconds
+        renewed_by, self.renewed_by = self.renewed_by, float("inf")
         with self._database.write() as session:
             duties = SweeperLeaseRepository(session)
-            if not duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds):
-                return False
+            has_duty = duties.acquire(_DUTY, holder=self._holder, lease_seconds=seconds)
+        self.renewed_by = min(renewed_by, monotonic() + self._settings.lease_seconds)
+        if not has_duty:
+            return False
         if (key := self._key_file.current()) is not self.key:
             self._sign_with(key)
-        self._take_back()
+        if monotonic() >= self.renewed_by:
+            self._take_back()
         self._lost_rounds.enter_waiting()
         try:
             self._publish(self._waiting_too_long())
@@ -234,7 +240,9 @@ class Sweeper:
             taken = UnitRepository(session).take_back(unit.id, longest_lease=self._longest_lease)
             if taken is None:
                 return
-            log.warning("unit taken back", unit_id=unit.id, state=taken.state)
+            mine = ExperimentRepository(session, unit.project_id).of_unit(unit.id)
+            ids = {"unit_id": unit.id, "experiment_id": " ".join(one.id for one in mine)}
+            log.warning("unit taken back", **ids, state=taken.state)
             self._sign(session, taken)
             if taken.state == "waiting" and taken.attempts + 1 == unit.max_attempts:
                 # Whatever took its workers gets one experiment alone in the last attempt.
@@ -294,6 +302,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     sweeper = Sweeper(settings, database, Queue(settings))
+    # A machine that started again may be the database's as well, and the workers' another.
+    sweeper.renewed_by = 0.0 if settings.embedded else float("inf")
     announce_key(database, sweeper.key)
     dispatcher = None
     try:

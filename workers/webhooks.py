@@ -118,8 +118,8 @@ class WebhookDispatcher:
                     disable_after=_DISABLE_AFTER,
                 )
             if attempted.error is not None:
-                status = attempted.status_code
-                log.info("webhook not delivered", delivery=claimed.row.id, status=status)
+                ids = {"delivery": claimed.row.id, "webhook": claimed.row.endpoint_id}
+                log.info("webhook not delivered", **ids, error=attempted.error)
         except SQLAlchemyError as error:
             # It is sent again when its lease has run out.
             log.warning("delivery not noted", delivery=claimed.row.id, error=type(error).__name__)
@@ -148,6 +148,10 @@ class WebhookDispatcher:
             error = str(failure)
         except AddressRefusedError as refused:
             error = f"not sent: {refused}"
+        except Exception as failure:
+            # An attempt like any other, so that the schedule ends.
+            log.exception("delivery failed", delivery=claimed.row.id)
+            error = type(failure).__name__
         return Attempted(status, monotonic() - begun, error and error[:_MAX_ERROR_CHARACTERS])
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Match, Mount
 from api.http.observation import HEADER, METHODS, instance_of, request_id
 from fedaudit.spec.errors import FieldError, InvalidInputError, fault_words, pointer
 from infrastructure.storage import StorageError
-from models.database import AWAY
+from models.database import AWAY, outage
 
 log = structlog.get_logger()
 
@@ -204,9 +204,7 @@ def _http_problem(request: Request, error: HTTPException) -> ProblemError:
 
 
 def _outage(_request: Request, error: Exception) -> ProblemError:
-    log.error(
-        "database away", error=type(error).__name__, detail=str(getattr(error, "orig", error))[:300]
-    )
+    log.error("database away", **outage(error))
     # As SQLite and Postgres say it.
     full = ("database or disk is full", "No space left on device")
     if any(words in str(error) for words in full):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Annotated
 
 import orjson
+import structlog
 from fastapi import Depends, Header, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
@@ -29,6 +30,7 @@ from api.services.submission import Submitted, cancel, plan_seeds, retry, submit
 from api.shared.data_faults import shown_detail
 from api.shared.security import Call, Caller, ExperimentsReader, ExperimentsWriter
 from fedaudit.spec.experiment import ExperimentSpec, spec_hash
+from models.database import AWAY, outage
 from models.repositories import EventRepository, ExperimentRepository
 from models.repositories.experiments import FILTERS
 from models.tables.experiments import Event, Experiment
@@ -184,7 +186,11 @@ async def follow_events(
     """
     resources = call.resources
     while not resources.stopping.is_set():
-        events, ended = await run_in_threadpool(_after, call, experiment_id, last_event_id)
+        try:
+            events, ended = await run_in_threadpool(_after, call, experiment_id, last_event_id)
+        except AWAY as error:
+            structlog.get_logger().error("database away", **outage(error))
+            return  # its reader connects again
         for event in events:
             data = orjson.dumps({**event.data, "at": event.created_at.isoformat()}).decode()
             yield ServerSentEvent(event=event.type, id=str(event.sequence), raw_data=data)

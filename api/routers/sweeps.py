@@ -224,8 +224,8 @@ def _status_of(state: SweepState) -> experiments.Status:
 
 def _costs_of(session: Session, caller: Caller, sweep_id: str, facts: Any) -> SweepCosts:
     """What all tries of all cells have charged together, as it is now."""
-    sweeps = SweepRepository(session, caller.project_id)
-    return sweep_costs(sweeps.reserved_costs(sweep_id), runs=sweeps.tries(sweep_id), facts=facts)
+    reserved, tries = SweepRepository(session, caller.project_id).reserved_costs(sweep_id)
+    return sweep_costs(reserved, runs=tries, facts=facts)
 
 
 def with_costs_of_now(
@@ -238,7 +238,7 @@ def with_costs_of_now(
     place = sweeps.places([experiment_id]).get(experiment_id)
     if section is None or place is None:
         return document
-    reserved, tries = sweeps.reserved_costs(place.sweep_id), sweeps.tries(place.sweep_id)
+    reserved, tries = sweeps.reserved_costs(place.sweep_id)
     now = sweep_section(place, reserved, tries=tries, when="by now").model_dump()
     more = larger_sums(now, section)
     changed = {
@@ -259,7 +259,7 @@ def table_of(sweep_id: str, call: Call) -> SweepTable:
         ids = [run.id for _, run in cells]
         figures = ReportListRepository(session, call.project_id).figures(ids)
         degenerate = sweeps.degenerate(ids)
-        terms = _cost_terms(sweeps.reserved_costs(sweep.id))
+        terms = _cost_terms(sweeps.reserved_costs(sweep.id)[0])
     return sweep_table(
         [
             CellFigures(

@@ -25,7 +25,7 @@ from fedaudit.spec.errors import listed, refuse_at
 from models.repositories.reports import EPSILON
 from models.values import is_id
 
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?!T.* )")
 
 
 _Shown = TypeVar("_Shown", bound=BaseModel)
@@ -94,7 +94,7 @@ def _utc(value: datetime) -> datetime:
 def _written_out(value: object) -> object:
     """Pydantic would take a bare number for the seconds since 1970."""
     if isinstance(value, str) and not _DATE.match(value):
-        raise ValueError("is no date and time; write 2026-01-31T12:00:00Z")
+        raise ValueError("is no date and time; write 2026-01-31T12:00:00Z, and %2B for +")
     return value
 
 

@@ -16,6 +16,7 @@ from api.http.origins import refuse_foreign
 from api.http.problems import ProblemError, invalid
 from api.shared.identities import utf8
 from api.shared.resources import Resources, Shared
+from fedaudit.spec.parse import first_repeated
 from infrastructure.settings import Settings
 from models.person import Actor, Person
 from models.repositories import ApiKeyRepository, Budgets, ProjectRepository, ProjectUsageRepository
@@ -27,6 +28,7 @@ _Result = TypeVar("_Result")
 
 _SECONDS = 60
 _READING = ("GET", "HEAD")
+_LISTED = {"compare_reports": "experiment_id"}  # what may be given more than once, by route
 SCHEMA_SECONDS = 2.0
 """How long a schema that was right is taken to be right."""
 
@@ -241,6 +243,10 @@ def allowed(scope: Scope) -> Callable[..., Call]:
             resources.check_schema(within=SCHEMA_SECONDS)
         count_request(resources, caller.project_id, request.scope)
         require(caller, scope)
+        listed = _LISTED.get(request.scope["route"].name)
+        pairs = [one for one in request.query_params.multi_items() if one[0] != listed]
+        if len(pairs) > len(dict(pairs)):
+            raise invalid(f"/query/{first_repeated(pairs)}", "is given twice; keep one")
         return Call(resources, caller)
 
     return check

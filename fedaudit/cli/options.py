@@ -55,7 +55,7 @@ Out = Annotated[
     ),
 ]
 ExperimentId = Annotated[str, Argument(metavar="ID", help="The experiment's id.")]
-Most = Annotated[int, Option("--most", min=1, help="How many to print.")]
+Most = Annotated[int, Option("--most", min=1, max=10**9, help="How many to print.")]
 
 
 STANDARD_INPUT = "-"

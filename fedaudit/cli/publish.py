@@ -92,7 +92,7 @@ def publish_mlflow(
 
 @contextmanager
 def _publication(source: str, *, with_ledger: bool) -> Iterator[Publication]:
-    if not (source.endswith(".json") or "/" in source):
+    if not (source.endswith(".json") or "/" in source or Path(source).is_file()):
         with connected() as client, from_service(client, source, with_ledger=with_ledger) as found:
             yield found
     elif with_ledger:

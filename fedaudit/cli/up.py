@@ -168,10 +168,8 @@ def _first_key(installation: Installation, person: str | None) -> str:
     )
     # A start that ends here must not leave half a key, which later ones would take for a whole.
     aside = path.with_name("api-key.partial")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(f"{created['key']}\n")
-    os.replace(aside, path)
+    aside.write_text(f"{created['key']}\n", "utf-8")
+    aside.replace(path)
     return str(created["key"])
 
 

@@ -104,8 +104,6 @@ def fairness_of_rounds(
     figures are rounded; those kept beside them, confidential, are exact.
     """
     validated = played.validated
-    if not len(validated):
-        return []
     rounds, pooled = played.round[validated].tolist(), played.pooled(validated)
     found: list[FairnessRow] = []
     for attribute, disclosure in disclosures.items():

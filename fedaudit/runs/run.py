@@ -61,6 +61,9 @@ def import_worker_extra() -> None:
 
 
 _KEY_BYTES = 32
+_AHEAD = 256
+"""Validated rounds of which it takes hardly longer to decide than of a few."""
+_Ahead = tuple[Sequence[int], Mapping[str, Disclosure], Mapping[int, str]]
 
 
 @dataclass
@@ -80,6 +83,7 @@ class Run:
     """Attributes of which nothing is reported, because of what earlier reports disclosed."""
     rounding_key: bytes = field(default_factory=lambda: os.urandom(_KEY_BYTES), repr=False)
     """Secret: with it, the rounding of the counts can be computed. Another key rounds otherwise."""
+    _ahead: _Ahead = field(default=((), {}, {}), init=False, repr=False)
     by_cluster: ClusterCounts | None = field(init=False)
     """Moved on with the ledger; None where the cost is no leakage."""
 
@@ -117,7 +121,12 @@ class Run:
         sampled = self._sampled_rounds
         if sampled is None:
             return {name: one.repeated(len(rounds)) for name, one in self.disclosures.items()}
-        return sampled.disclosures(rounds)
+        known, disclosures, _ = self._decided_ahead(sampled, rounds)
+        at = np.searchsorted(known, rounds)
+        return {
+            name: replace(one, rows=one.rows[at], shown=one.shown[at], large=None)
+            for name, one in disclosures.items()
+        }
 
     @cached_property
     def everybody_withheld(self) -> str | None:
@@ -126,12 +135,22 @@ class Run:
 
         return why_everybody_is_withheld(self.cell)
 
-    def rounds_withheld(self, rounds: Sequence[int]) -> dict[int, str]:
-        """The validated rounds that may show no figure of all whom they score, and why."""
+    def rounds_withheld(self, rounds: Sequence[int]) -> Mapping[int, str]:
+        """Those of these and later validated rounds that may show no figure of everybody; why."""
         if self.everybody_withheld is not None:
             return dict.fromkeys(rounds, self.everybody_withheld)
         sampled = self._sampled_rounds
-        return {} if sampled is None else sampled.everybody_withheld(rounds)
+        return {} if sampled is None else self._decided_ahead(sampled, rounds)[2]
+
+    def _decided_ahead(self, sampled: "SampledRounds", rounds: Sequence[int]) -> _Ahead:
+        """What is decided of these validated rounds, and of others that follow them."""
+        if not set(rounds) <= set(self._ahead[0]):
+            training, every = self.spec.training, self.spec.training.stopping.validate_every
+            # Of several attributes each round is decided by itself, perhaps for nothing.
+            most = rounds[0] + (_AHEAD * every if len(self.groups) == 1 else 1)
+            known = sorted({*range(rounds[0], min(most, training.rounds + 1), every), *rounds})
+            self._ahead = known, sampled.disclosures(known), sampled.everybody_withheld(known)
+        return self._ahead
 
     @cached_property
     def _sampled_rounds(self) -> "SampledRounds | None":

@@ -83,17 +83,8 @@ class SampledRounds:
                 place[known] * groups + codes[known], minlength=len(self._clients) * groups
             )
             self._rows[name] = slots.reshape(-1, groups)
-        self._members = {
-            name: [(np.flatnonzero(one), one[one > 0]) for one in rows.T]
-            for name, rows in self._rows.items()
-        }
-        """The clients of each group, and how many rows of it each has."""
-        # Converted once: every block of rounds multiplies by them. Sums of integers are exact.
+        # Sums of integers are exact.
         self._number: Any = np.float32 if len(held_out.scored) < _EXACT else np.float64
-        self._weights = {
-            name: np.hstack([rows, rows > 0]).astype(self._number)
-            for name, rows in self._rows.items()
-        }
         self._newest: tuple[tuple[int, ...], Ints, Bools] | None = None
         self._all_rows = np.bincount(place, minlength=len(self._clients))
         self._every = cell.spec.training.stopping.validate_every
@@ -101,7 +92,7 @@ class SampledRounds:
         most = len(self._clients) // _CLIENTS_PER_ROUND
         self._apart = -(-validated // most) * self._every if most else 0
         """Everybody's figures may be shown in rounds that it divides; 0 for none."""
-        self._validated, self._known = np.zeros((len(self._clients), 0), dtype=np.bool_), 0
+        self._validated = np.zeros((len(self._clients), 0), dtype=np.bool_)
         """Who was drawn in the first so many validated rounds, [clients, rounds]: drawn anew
         wherever a run goes on. The rounds of a few clients are asked for."""
 
@@ -136,10 +127,11 @@ class SampledRounds:
         self, name: str, whole: Disclosure, rounds: Sequence[int], sets: Bools
     ) -> tuple[Disclosure, Ints]:
         """One attribute's groups of each round, by themselves, and how many clients each has."""
-        weighed, rule = sets.astype(self._number) @ self._weights[name], whole.rule
-        rows, clients = np.hsplit(weighed.astype(np.int64), 2)
+        own, rule = self._rows[name], whole.rule
+        weights = np.hstack([own, own > 0]).astype(self._number)
+        rows, clients = np.hsplit((sets.astype(self._number) @ weights).astype(np.int64), 2)
         # Groups that the report shows, of which the round leaves out none or many.
-        rest, without = whole.rows - rows, (self._rows[name] > 0).sum(axis=0) - clients
+        rest, without = whole.rows - rows, (own > 0).sum(axis=0) - clients
         few = (rest < rule.minimum_group_size) | (without < rule.minimum_group_clients)
         allowed = whole.shown & ~((rest > 0) & few)
         allowed &= ~self._near(name, rule, rounds, sets, allowed)
@@ -170,7 +162,8 @@ class SampledRounds:
         before = np.searchsorted(self._validated_until(max(rounds)), rounds)
         found = np.zeros_like(wanted)
         for group in np.flatnonzero(wanted.any(axis=0)).tolist():
-            asked, (members, rows) = np.flatnonzero(wanted[:, group]), self._members[name][group]
+            asked, rows = np.flatnonzero(wanted[:, group]), self._rows[name][:, group]
+            members, rows = np.flatnonzero(rows), rows[rows > 0]
             near = near_samples(
                 drawn[asked],
                 self._validated,
@@ -189,14 +182,10 @@ class SampledRounds:
     def _validated_until(self, last: int) -> Ints:
         """The numbers of the validated rounds up to one; their sets are there afterwards."""
         numbers = np.arange(self._every, last + 1, self._every)
-        missing = numbers[self._known :]
+        missing = numbers[self._validated.shape[1] :]
         if len(missing):
-            if len(numbers) > self._validated.shape[1]:
-                grown = np.zeros((len(self._clients), 2 * len(numbers)), dtype=np.bool_)
-                grown[:, : self._known] = self._validated[:, : self._known]
-                self._validated = grown
-            self._validated[:, self._known : len(numbers)] = self.drawn(missing.tolist())[1].T
-            self._known = len(numbers)
+            more = np.ascontiguousarray(self.drawn(missing.tolist())[1].T)
+            self._validated = np.hstack([self._validated, more])
         return numbers
 
     def _together(

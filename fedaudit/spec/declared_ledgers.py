@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, assert_never
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from fedaudit.spec.base import MAX_INTEGER, SpecPart, Text
@@ -126,7 +126,11 @@ class LeakageBudget(SpecPart):
     leakage: Annotated[float, Field(gt=0, le=1e300)]
 
 
-ClientBudget = EpsilonBudget | LeakageBudget
+ClientBudget = Annotated[
+    Annotated[EpsilonBudget, Tag("[epsilon]")] | Annotated[LeakageBudget, Tag("[leakage]")],
+    # By the names in what was sent, or in a budget that was made: each is judged by its own terms.
+    Discriminator(lambda one: "[epsilon]" if not one or "epsilon" in str(one) else "[leakage]"),
+]
 
 
 class MetricTerms(SpecPart):

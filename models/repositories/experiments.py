@@ -111,10 +111,8 @@ class ExperimentRepository(RowRepository[Experiment]):
         for done in set(rounds_done.values()):
             ids = [id_ for id_, own in rounds_done.items() if own == done]
             mine = update(Experiment).where(Experiment.id.in_(ids), self._own(Experiment))
-            changed = self._returned(
-                mine.values(rounds_done=done), Experiment.id, Experiment.status
-            )
-            found |= {row.id: row.status for row in changed}
+            changed = mine.values(rounds_done=done).returning(Experiment.id, Experiment.status)
+            found |= {row.id: row.status for row in self._rows(changed)}
         if missing := rounds_done.keys() - found.keys():
             raise LookupError(f"this project has no experiment {', '.join(sorted(missing))}")
         return {id_ for id_, status in found.items() if status == "cancelling"}
@@ -210,7 +208,7 @@ class ExperimentRepository(RowRepository[Experiment]):
             assert nu is not None  # no sum is reserved without one
             [releases] = ledger.charged_releases(experiment.id)
             spent = leakage(releases, n=experiment.parameters, noise_multiplier=nu)
-            budgets.settle(experiment.id, spent=spent, releases=releases)
+            budgets.settle(of_all, spent=spent, releases=releases)
         held = sorted(one.observer for one in of_all if one.figure == "epsilon")
         observers = [observer for observer in held if not counts_report(observer)]
         counted: dict[str, int] = {}
@@ -221,21 +219,19 @@ class ExperimentRepository(RowRepository[Experiment]):
             counted = dict(zip(observers, (-(-one // block) for one in charged), strict=True))
         if len(observers) < len(held):
             counted[REPORT] = ledger.count(experiment.id, observer=REPORT)
-        if counted:
-            budgets.settle_epsilon(experiment.id, counted)
+        budgets.settle_epsilon(of_all, counted)
 
     def _change(self, id: str, expected: tuple[str, ...], **values: Any) -> bool:
         """A change of status from one of the expected ones, with its event."""
         values["event_sequence"] = Experiment.event_sequence + 1
         mine = (Experiment.id == id, self._own(Experiment), Experiment.status.in_(expected))
-        changed = self._returned(
-            update(Experiment).where(*mine).values(values), Experiment.event_sequence
-        ).scalar()
-        if changed is not None:
+        changing = update(Experiment).where(*mine).values(values)
+        changed = self._rows(changing.returning(Experiment.event_sequence))
+        for row in changed:
             event = {"status": values["status"], "status_reason": values.get("status_reason")}
             events = EventRepository(self.session, self.project_id)
-            events.insert(id, [("status.changed", event)], first=changed)
-        return changed is not None
+            events.insert(id, [("status.changed", event)], first=row.event_sequence)
+        return bool(changed)
 
 
 FIGURES = (

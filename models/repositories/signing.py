@@ -98,8 +98,8 @@ class RunLogRepository(Repository):
         """The newest entry; others wait until this transaction ends."""
         if self._dialect() == "postgresql":
             # One lock for all logs: a transaction that appends to several waits in no order.
-            self.session.execute(_LOCKED)
-        return self._one(_NEWEST_ENTRY, federation_id=federation_id)
+            self._rows(_LOCKED)
+        return next(iter(self._rows(_NEWEST_ENTRY, federation_id=federation_id)), None)
 
     def runs(self, federation_id: str) -> int:
         """How many have begun."""
@@ -108,7 +108,7 @@ class RunLogRepository(Repository):
 
     def begun(self, experiment_id: str) -> RunLogEntry | None:
         """The newest entry of an experiment; None where it never began under a log."""
-        return self._one(_BEGUN, experiment_id=experiment_id)
+        return next(iter(self._rows(_BEGUN, experiment_id=experiment_id)), None)
 
     def add(self, row: RunLogEntry) -> None:
         """Appends an entry, at the latest when the transaction ends."""

@@ -25,11 +25,11 @@ _OTHERS = ("amount", "spent", "state", "curve", "step", "planned", "compositions
 _COLUMNS = tuple(table_of(Reservation).c[name] for name in (*_SAME, *_OTHERS))
 _OWN = table_of(SweepCell).c.project_id == bindparam("project_id")
 _IN_SWEEP = _OWN, SweepCell.sweep_id == bindparam("sweep_id")
-_TRIES = select(SweepCell.experiment_id).where(*_IN_SWEEP)
 _RESERVED = (
     select(*_COLUMNS, (Experiment.status == "succeeded").label("reported"))
-    .join(SweepCell, SweepCell.experiment_id == Reservation.experiment_id)
-    .join(Experiment, Experiment.id == Reservation.experiment_id)
+    .add_columns(SweepCell.experiment_id.label("try_"))
+    .join_from(SweepCell, Experiment, Experiment.id == SweepCell.experiment_id)
+    .join(Reservation, Reservation.experiment_id == SweepCell.experiment_id, isouter=True)
     .where(*_IN_SWEEP)
 )
 _IN_CELL = ("sweep_id", "name", "cells", "facts", "position", "values")
@@ -152,15 +152,12 @@ class SweepRepository(RowRepository[Sweep]):
         found = self._rows(_PLACES, project_id=self.project_id, experiment_ids=ids)
         return {own: CellPlace(**dict(zip(_IN_CELL, row, strict=True))) for own, *row in found}
 
-    def tries(self, sweep_id: str) -> Sequence[str]:
-        """The experiments of all cells, those that were tried again among them."""
-        found = self._rows(_TRIES, project_id=self.project_id, sweep_id=sweep_id)
-        return [row.experiment_id for row in found]
-
-    def reserved_costs(self, sweep_id: str) -> Sequence[ReservedCost]:
-        """What every try of every cell has reserved, or spent."""
+    def reserved_costs(self, sweep_id: str) -> tuple[Sequence[ReservedCost], Collection[str]]:
+        """What every try of every cell has reserved, or spent; and these tries, the experiments of
+        all cells, those that were tried again among them."""
         rows = self._rows(_RESERVED, project_id=self.project_id, sweep_id=sweep_id)
-        return [_reserved_cost(row) for row in rows]
+        costs = [_reserved_cost(row) for row in rows if row.experiment_id is not None]
+        return costs, {row.try_ for row in rows}
 
     def _of(self, sweep_id: str) -> tuple[ColumnElement[bool], ...]:
         """The conditions that a cell is the sweep's."""

@@ -252,19 +252,18 @@ class UnitStackRepository(Repository):
         own = self._experiments(unit_id)
         if any(one.status != _NOT_STARTED for one in own):
             return 0
-        room = min(most, unit.stack_size) - len(own)
-        others, moved = self._waiting_like(unit, limit=room), 0
+        room, moved = min(most, unit.stack_size) - len(own), list[Experiment]()
+        others, emptied = self._waiting_like(unit, limit=room), list[str]()
         waiting = self._experiments(*(one.id for one in others))
         for other in others:
             cells = [one for one in waiting if one.unit_id == other.id]
-            if len(cells) > room - moved:
+            if len(moved) + len(cells) > room:
                 break
-            for cell in cells:
-                self._move(cell, unit_id, len(own) + moved)
-                moved += 1
-            self.session.delete(other)
-        self.session.flush()
-        return moved
+            moved += cells
+            emptied.append(other.id)
+        self._move(moved, unit_id, first=len(own))
+        self._delete(Unit, Unit.id.in_(emptied))
+        return len(moved)
 
     def take_apart(self, unit_id: str, *, held: bool = False) -> list[str]:
         """Gives every open experiment but the first a unit to itself; returns these units, which
@@ -282,7 +281,7 @@ class UnitStackRepository(Repository):
             )
             so_far = {"attempts": unit.attempts - held, "last_error": unit.last_error}
             self._set(Unit, Unit.id == alone.id, published_at=None, **so_far)
-            self._move(cell, alone.id, 0)
+            self._move([cell], alone.id)
             apart.append(alone.id)
         return apart
 
@@ -300,6 +299,8 @@ class UnitStackRepository(Repository):
         mine = select(Experiment).where(Experiment.unit_id.in_(unit_ids))
         return self._all(mine.order_by(Experiment.unit_position))
 
-    def _move(self, experiment: Experiment, unit_id: str, position: int) -> None:
-        place = {"unit_id": unit_id, "unit_position": position}
-        self._set(Experiment, Experiment.id == experiment.id, **place)
+    def _move(self, cells: Sequence[Experiment], unit_id: str, *, first: int = 0) -> None:
+        places = {one.id: place for place, one in enumerate(cells, start=first)}
+        if places:
+            place = {"unit_id": unit_id, "unit_position": case(places, value=Experiment.id)}
+            self._set(Experiment, Experiment.id.in_(places), **place)

@@ -77,6 +77,7 @@ def test_lists_are_filtered_as_over_http(call, json_of, protected):
     assert (nothing.returncode, nothing.stdout) == (0, "")
     assert "no experiment fits" in nothing.stderr
     assert "more experiments than the 1" in call("list", "--most", "1").stderr
+    assert call("list", "--most", "9" * 20).returncode == 2
     wrong = call("api", "GET", "experiments?beauty[lte]=1&charm[lte]=1")
     assert wrong.returncode == 2
     for name in ("beauty", "charm"):

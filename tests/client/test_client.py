@@ -177,7 +177,10 @@ _HERE = "http://127.0.0.1:1"
 @pytest.mark.parametrize(
     ("url", "key", "error", "says"),
     [
-        *((_HERE, key, NotConfiguredError, "copy it anew") for key in ("caf\xe9", "a\nb", "\x00")),
+        *(
+            (_HERE, key, NotConfiguredError, "copy it anew")
+            for key in ("", "caf\xe9", "a\nb", "\x00")
+        ),
         *(
             (url, "k", UnreachableError, "address")
             for url in ("", "localhost:8000", "ftp://host", "http://", "http://[", "http://h:port")

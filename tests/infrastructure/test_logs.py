@@ -3,6 +3,7 @@
 import json
 import logging
 
+import httpx
 import pytest
 import structlog
 
@@ -48,3 +49,10 @@ def test_exceptions_of_the_machine_keep_their_message(capsys: pytest.CaptureFixt
     except OSError:
         structlog.get_logger().exception("failed")
     assert "No space left on device" in json.loads(capsys.readouterr().err)["exception"]
+
+
+def test_requests_to_webhooks_are_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logs("json")
+    with httpx.Client(transport=httpx.MockTransport(lambda _: httpx.Response(204))) as client:
+        client.post("https://hooks.example.org/T0/secret?token=hunter2")
+    assert capsys.readouterr().err == ""

@@ -63,6 +63,9 @@ def test_only_the_open_internet_is_called(allow_private: bool) -> None:
         with pytest.raises(AddressRefusedError):
             check_url(url, allow_private=False)
     check_url("https://hooks.example.org:8443/a?b=c", allow_private=allow_private)
+    for url, said in (("http://a.org:0/", "port 0"), ("http://a.org:99999/", "1 to 65535")):
+        with pytest.raises(AddressRefusedError, match=said):
+            check_url(url, allow_private=allow_private)
 
 
 def test_a_name_is_resolved_once_and_the_connection_goes_to_what_was_checked(monkeypatch):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedaudit.stored import Cost, LeakageTerms
 from models.database import Database
 from models.repositories import Budgets, FederationRepository
+from models.repositories.budgets.budgets import SUMS
 from models.repositories.budgets.counting import Refusal
 from models.values import Budget
 from tests.models.rows import TERMS, add_federation, add_project, of_leakage
@@ -85,13 +86,15 @@ class Owner:
 
     def settle(self, experiment: str, spent: float) -> None:
         releases = math.ceil(spent)
-        self.do(lambda one: one.settle(experiment, spent=spent, releases=releases))
+        self.do(lambda one: one.settle(one.held(experiment, *SUMS), spent=spent, releases=releases))
 
     def draw_rounds(self, experiment: str, count: int) -> bool:
         return self.do(lambda one: one.draw_epsilon(experiment, {"final_model": count}))
 
     def settle_rounds(self, experiment: str, count: int) -> None:
-        self.do(lambda one: one.settle_epsilon(experiment, {"final_model": count}))
+        self.do(
+            lambda one: one.settle_epsilon(one.held(experiment, "epsilon"), {"final_model": count})
+        )
 
     @property
     def budget(self) -> Budget:

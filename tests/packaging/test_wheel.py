@@ -265,6 +265,14 @@ def test_the_github_workflow_runs_as_written(checkout):
     assert summary.startswith("## There is not enough evidence for the gates\n")
     assert json.loads((evidence / "report.json").read_text())["report_version"] == 1
     assert (evidence / "report.html").stat().st_size > 1000
+    first = json.loads((folder / "experiment.json").read_text())["id"]
+    # Run again it gets an experiment of its own, as the first may have failed.
+    again = {**environment, "GITHUB_SHA": "1" * 40, "GITHUB_RUN_ATTEMPT": "2"}
+    assert run_github(again, folder)[0] == 3
+    assert json.loads((folder / "experiment.json").read_text())["id"] != first
+    (folder / "github-env").unlink()
+    code, said = run_github({**again, "FEDAUDIT_API_KEY": "wrong"}, folder)
+    assert (code != 0, said.count("the API key is unknown")) == (True, 1)
 
 
 def test_the_gitlab_job_runs_as_written(checkout):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from fedaudit.cli.publish import _publication
 from fedaudit.publishing.mlflow_runs import (
     LONGEST_NAME,
     LONGEST_PARAMETER,
@@ -135,7 +136,7 @@ def test_a_store_that_mlflow_refuses_is_named(material, published, monkeypatch):
         publish_to_mlflow(published(assemble(material())), tracking_uri="nonsense", experiment="x")
 
 
-def test_what_is_no_report_is_refused(tmp_path):
+def test_what_is_no_report_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "report.json"
     for content, stated in (
         ("", "not JSON"),
@@ -146,6 +147,14 @@ def test_what_is_no_report_is_refused(tmp_path):
         path.write_text(content)
         with pytest.raises(PublishingError, match=stated), from_file(path):
             pass
+    # Whatever its name is, a file is no id.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty.yaml").touch()
+    with (
+        pytest.raises(PublishingError, match="not JSON"),
+        _publication("empty.yaml", with_ledger=False),
+    ):
+        pass
 
 
 def test_what_a_trainer_declares_is_named_as_its_word(sqlite_url, tmp_path):

@@ -50,6 +50,33 @@ def test_every_round_is_decided_from_the_clients_that_it_draws() -> None:
     assert len(block.fairness) == 4
 
 
+@pytest.mark.parametrize("ahead", [2, 256])
+def test_blocks_of_rounds_are_decided_as_all_of_them_are(
+    monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """The last round is validated whatever its number."""
+    monkeypatch.setattr("fedaudit.runs.run._AHEAD", ahead)
+    stopping = {"patience": None, "validation_clients": 12, "validate_every": 3}
+    asked = groups_spec(training__rounds=25, training__stopping=stopping)
+    asked["fairness"]["minimum_group_size"] = 20
+    spec = parse_spec(asked)
+    sampled = Cell(spec, load_federation(spec, sources_dir=None))
+    run = new_run(sampled, experiment_id="x", started_at=datetime.now(UTC))
+    rounds = [*range(3, 25, 3), 25]
+    at_once = SampledRounds(sampled, run.disclosures, size=12)
+    expected, withheld = at_once.disclosures(rounds), at_once.everybody_withheld(rounds)
+    place = 0
+    for block in ([3], [6, 9, 12], [15, 18, 21, 24, 25]):
+        own = slice(place, place := place + len(block))
+        for name, found in run.disclosures_of(block).items():
+            assert (found.shown == expected[name].shown[own]).all()
+            found.check(expected[name].rows[own])
+        may_not = run.rounds_withheld(block)
+        assert {one for one in block if one in may_not} == withheld.keys() & set(block)
+    assert expected["group"].shown.any()
+    assert not expected["group"].shown.all()
+
+
 def test_a_round_that_leaves_one_client_out_shows_no_group_that_it_is_of() -> None:
     whole = cell(clients=None)
     population = held_out_groups(whole)

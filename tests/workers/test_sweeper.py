@@ -1,8 +1,10 @@
 """One sweeper, tick by tick, on both databases."""
 
 import itertools
+import math
 import os
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -129,11 +131,48 @@ def test_a_unit_that_lost_its_worker_is_taken_back_and_published_at_once(
     sweeper.tick()
     queue.published.clear()
     lose(database, submitted, seconds=seconds)
-    sweeper.tick()
+    with structlog.testing.capture_logs() as logs:
+        sweeper.tick()
+    [said] = [line for line in logs if line["event"] == "unit taken back"]
+    assert (said["unit_id"], said["experiment_id"]) == (submitted.unit_id, submitted.id)
     assert queue.published == [(submitted.unit_id, "auto")]
     assert unit_of(database, submitted).state == "waiting"
     run_unit(context, submitted.unit_id)
     assert experiment_of(database, submitted).status == "succeeded"
+
+
+def away(*_: object, **__: object) -> bool:
+    raise OperationalError("UPDATE", {}, ConnectionError("away"))
+
+
+@pytest.mark.parametrize("noticed", ["by a tick", "at the start"])
+def test_after_an_outage_workers_have_a_lease_of_time_to_renew_theirs(
+    database: Database,
+    context: WorkerContext,
+    queue: RecordingQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    noticed: str,
+) -> None:
+    settings = context.settings.model_copy(update={"lease_seconds": 1000.0})
+    sweeper = Sweeper(settings, database, queue)
+    if noticed == "at the start":
+        sweeper.renewed_by = math.inf
+    submitted = submit(database)
+    fence = lose(database, submitted)
+    if noticed == "by a tick":
+        with monkeypatch.context() as outage:
+            outage.setattr(SweeperLeaseRepository, "acquire", away)
+            with pytest.raises(OperationalError):
+                sweeper.tick()
+    for _ in range(2):
+        assert sweeper.tick()
+        assert unit_of(database, submitted).state == "leased"
+    with database.write() as session:
+        assert UnitRepository(session).renew(submitted.unit_id, fence, -1.0)
+    later = time.monotonic() + 1000
+    monkeypatch.setattr(workers.sweeper, "monotonic", lambda: later)
+    assert sweeper.tick()
+    assert unit_of(database, submitted).state == "waiting"
 
 
 def test_after_the_last_attempt_the_experiment_fails(database: Database, sweeper: Sweeper) -> None:

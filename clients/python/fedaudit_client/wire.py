@@ -256,8 +256,8 @@ class Calls:
         key, host = _given("FEDAUDIT_API_KEY", api_key), _host(self.url)
         # The one of the caller's projects that is meant; empty where there is only one.
         named = (os.environ.get("FEDAUDIT_PROJECT", "") if project is None else project).strip()
-        if not (key.isascii() and key.isprintable()):
-            raise NotConfiguredError("the API key has characters that no key has; copy it anew")
+        if not (key and key.isascii() and key.isprintable()):
+            raise NotConfiguredError("the API key is empty or has odd characters; copy it anew")
         if not named.isprintable():
             raise NotConfiguredError("FEDAUDIT_PROJECT: a project's name has no such characters")
         headers: dict[str, Any] = {

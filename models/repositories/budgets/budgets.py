@@ -278,11 +278,11 @@ class Budgets(ScopedRepository):
                 self._change(one, spent=in_all, amount=max(float(curve[0]), in_all))
         return True
 
-    def settle(self, experiment_id: str, *, spent: float, releases: int) -> None:
-        """Ends the reservations of sums: what was not spent returns to the budgets; what was drawn
-        counts as spent at least. A second call changes nothing."""
+    def settle(self, held: Sequence[Reservation], *, spent: float, releases: int) -> None:
+        """Ends those of an experiment's `held` reservations that are of sums: what was not spent
+        returns to the budgets; what was drawn counts as spent at least."""
         check_amount("spent", spent)
-        for one in self.held(experiment_id, *SUMS):
+        for one in (one for one in held if one.figure in SUMS):
             paid = max(one.spent, after_releases(one, leakage=spent, releases=releases))
             self._change(one, state=SETTLED, spent=paid)
 
@@ -315,9 +315,9 @@ class Budgets(ScopedRepository):
                 self._change(one, compositions=count, curve=enlarged(one, count))
         return True
 
-    def settle_epsilon(self, experiment_id: str, compositions: Mapping[str, int]) -> None:
+    def settle_epsilon(self, held: Sequence[Reservation], compositions: Mapping[str, int]) -> None:
         """Ends the reservations of epsilons, as `settle` does those of sums."""
-        for one in self.held(experiment_id, "epsilon"):
+        for one in (one for one in held if one.figure == "epsilon"):
             count = max(compositions[one.observer], one.compositions or 0)
             self._change(one, state=SETTLED, compositions=count, curve=after(one, count))
 

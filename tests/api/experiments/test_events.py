@@ -9,13 +9,17 @@ from time import sleep
 import httpx
 import pytest
 import structlog
+from sqlalchemy.exc import OperationalError
 
 from api.http.problems import ProblemError
+from api.routers import experiments
 from api.shared import concurrency
 from api.shared.concurrency import StreamPlaces
+from api.shared.security import Call
 from benchmarks.served_api import http
 from models.repositories import ApiKeyRepository, EventRepository
 from models.repositories.accounts import hash_of_key
+from models.tables.experiments import Event
 from tests.api.service import ROUNDS, Api, fail, finished, play, running_api, served, settings_for
 
 TYPES = ["status.changed"] * 2 + ["round.completed"] * ROUNDS + ["status.changed"]
@@ -102,6 +106,22 @@ def test_a_stream_ends_with_its_key(live: tuple[Api, httpx.Client]) -> None:
             assert found is not None
             ApiKeyRepository(session).revoke(api.project_id, found.id)
         list(lines)
+
+
+def test_a_stream_ends_quietly_where_the_database_goes_away(live, monkeypatch):
+    api, client = live
+    id_, read = api.submit()["id"], experiments._after
+
+    def away(call: Call, experiment_id: str, sequence: int) -> tuple[list[Event], bool]:
+        if sequence:
+            raise OperationalError("SELECT", {}, ConnectionError("away"))
+        return read(call, experiment_id, sequence)
+
+    monkeypatch.setattr(experiments, "_after", away)
+    with structlog.testing.capture_logs() as logs:
+        assert len(_events(client, id_)) == 1
+    found = [line for line in logs if line["log_level"] == "error"]
+    assert [(line["event"], line["detail"]) for line in found] == [("database away", "away")]
 
 
 # -- so many streams of one process, and so many of one key ---------------------------------------

@@ -173,10 +173,28 @@ def test_a_faulty_parameter_is_refused_by_name(api, path, queries):
         assert " should " not in error["message"]
 
 
+def test_a_plus_that_was_sent_as_a_space_is_named(api: Api) -> None:
+    [error] = _refused(api.get("/v1/experiments?created_after=2026-01-31T12:00:00+02:00"))
+    assert "%2B" in error["message"]
+    assert api.get("/v1/experiments?created_after=2026-01-31 12:00:00Z").status_code == 200
+
+
 @pytest.mark.parametrize("text", ["%00", "x", f"{BEYOND_64_BITS}", "..%2F..", "%FF", "a" * 5000])
 @pytest.mark.parametrize("rest", ["", "/rounds", "/privacy-ledger", "/events", "/report.html"])
 def test_an_id_of_another_form_is_not_found(api: Api, text: str, rest: str) -> None:
     _refused(api.get(f"/v1/experiments/{text}{rest}"), 404, "not-found")
+
+
+def test_a_parameter_that_is_given_twice_is_refused(api: Api) -> None:
+    lists = ("experiments?status=failed&status=succeeded", "artifacts?name=a&limit=1&name=a")
+    for path in (*lists, f"experiments/{UNKNOWN}/rounds?limit=1&limit=2"):
+        [error] = _refused(api.get(f"/v1/{path}"))
+        assert error["pointer"] == f"/query/{path.partition('?')[2].partition('=')[0]}"
+        assert error["message"] == "is given twice; keep one"
+    with api.unchanged():
+        twice = "validate_only=true&validate_only=false"
+        [error] = _refused(api.post(f"/v1/experiments?{twice}", json=SPEC))
+    assert error["pointer"] == "/query/validate_only"
 
 
 def test_filters_of_the_ledger_and_the_last_event_id_are_checked(api: Api) -> None:
@@ -253,11 +271,13 @@ BODIES: dict[str, list[tuple[Any, str]]] = {
         *_named(_HOOK, url="ftp://example.org", events=[], description="x\u202ey"),
         *_named(_HOOK, url="https://ada:secret@example.org", secret="mine"),
         *_named(_HOOK, url="https://169.254.169.254/latest"),
+        *_named(_HOOK, url="https://xn--/"),
         ({**_HOOK, "events": ["round.completed"]}, "/events/0"),
     ],
     "/v1/ledgers": [
         *_named(LOCAL, "delta", adjacency="add-or-remove-one", subjects=["a", "b"]),
         *_named(LOCAL, budget={"leakage": 3}, federation_id=UNKNOWN),
+        ({**LOCAL, "budget": 3}, "/budget"),
         ({**LOCAL, "mechanism": "gaussian-central"}, "/observer"),
         *_named(_BY_DISTANCE, delta=1e-5, adjacency="replace-one", accountant="rdp"),
         *_named(_BY_DISTANCE, names_participants=False),
@@ -280,6 +300,18 @@ def test_other_bodies_are_checked(api: Api, path: str) -> None:
             sent = json.dumps(body)
             answer = api.request(method, path.format(**ids), key=key, content=sent, headers=JSON)
             assert pointer in [error["pointer"] for error in _refused(answer)], (body, answer.text)
+
+
+def test_a_budget_of_one_kind_is_judged_by_that_kind_alone(api: Api) -> None:
+    for budget, pointer in (
+        ({"epsilon": -1}, "/budget/epsilon"),
+        ({"leakage": 0}, "/budget/leakage"),
+        ({"leakage": 1, "epsilom": 1}, "/budget/epsilom"),
+        ({"epsilon": 1, "leakage": 3}, "/budget/leakage"),
+        ({}, "/budget/epsilon"),
+    ):
+        [error] = _refused(api.post("/v1/ledgers", json={**LOCAL, "budget": budget}))
+        assert error["pointer"] == pointer
 
 
 def test_several_faults_are_counted_and_each_is_shown_once(api: Api) -> None:

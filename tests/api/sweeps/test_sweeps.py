@@ -187,8 +187,8 @@ def test_a_run_that_ended_early_counts_with_all_planned_rounds(api: Api) -> None
         budgets = Budgets(session, api.project_id)
         ends = ("succeeded", "cancelled", "failed")
         for id_, status in zip(cells_of(made), ends, strict=False):
-            held = {one.observer: 1 for one in budgets.held(id_, "epsilon")}
-            budgets.settle_epsilon(id_, held)
+            held = budgets.held(id_, "epsilon")
+            budgets.settle_epsilon(held, {one.observer: 1 for one in held})
             session.get_one(Experiment, id_).status = status
     assert costs_of(api, made) == before
     # What never began released nothing.

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from structlog.testing import capture_logs
 
+import workers.webhooks
 from api.app import create_app
 from infrastructure.secrets_key import SecretBox
 from infrastructure.settings import SettingsError
@@ -130,6 +132,19 @@ def test_the_schedule_ends_and_days_of_failures_disable(api, dispatcher, receive
     shown = api.get(path_of(webhook)).json()
     assert not shown["enabled"]
     assert all(one in shown["disabled_reason"] for one in ("every attempt since", "500"))
+
+
+def test_a_fault_that_nobody_foresaw_counts_as_an_attempt(api, dispatcher, receiver, monkeypatch):
+    monkeypatch.setattr(workers.webhooks, "post", lambda *_, **__: int("odd"))
+    webhook = register(api, receiver.url)
+    try_out(api, webhook)
+    with capture_logs() as logs:
+        [sent] = deliver(api, dispatcher, webhook)
+        for thread in dispatcher._sending:
+            thread.join()
+    assert (sent["state"], sent["attempts"], sent["error"]) == ("waiting", 1, "ValueError")
+    [said] = [line for line in logs if line["event"] == "webhook not delivered"]
+    assert (said["webhook"], said["error"]) == (webhook["id"], "ValueError")
 
 
 def test_a_type_that_is_subscribed_to_no_more_does_no_harm(api: Api) -> None:

@@ -42,6 +42,16 @@ def test_terms_for_an_event_are_taken_and_so_are_its_rounds(api, client, event, 
         terms_for(GAUSSIAN, name="t", population=4)
 
 
+def test_one_text_names_no_participants(api: Api, client: Client) -> None:
+    ledger = Ledger(client, opened(api))
+    with (
+        pytest.raises(TypeError, match="list of names"),
+        ledger.round(event=GAUSSIAN, participants="abc"),
+    ):
+        pass
+    assert ledger.current()["rounds"] == 0
+
+
 def test_terms_that_are_refused_are_answered_with_some_that_are_taken(client):
     """Every wrong pairing of what depends on each other, corrected as the answer says."""
     choices = {

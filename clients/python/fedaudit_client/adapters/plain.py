@@ -129,6 +129,8 @@ class Ledger:
         canaries: "PlantedCanaries | None" = None,
     ) -> "OpenRound":
         """Reserve a round before training. Raises RoundRefused if no client is admitted."""
+        if isinstance(participants, str):
+            raise TypeError("participants: give a list of names, not one text")
         answer = self._client.reserve_round(self.id, number, event=event, participants=participants)
         refused = {one["subject"]: one["reason"] for one in answer["refused"]}
         if not answer["admitted"]:
