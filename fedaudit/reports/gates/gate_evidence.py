@@ -69,8 +69,7 @@ def doubt(gate: Gate, value: float, report: Report) -> str | None:
 
 
 def is_simulated(gate: Gate, report: Report) -> bool:
-    """Whether the figure rests on noise that can be drawn again, and the gate does not allow
-    that."""
+    """Whether the figure rests on noise that can be drawn again, without the gate's leave."""
     protects = known_guarantee_kind(report["guarantee"]["kind"]) in ("heuristic", "formal")
     rests = protects and gate.plain_figure is not None and gate.plain_figure.rests_on_guarantee
     return rests and not (gate.allow_simulation or is_in_force(report))

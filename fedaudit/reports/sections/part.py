@@ -126,6 +126,9 @@ class Answer(Part):
     can_fail: Annotated[bool | None, WHERE_GIVEN] = None
     """Whether gates that nothing fails require nothing; None in reports of versions in which they
     counted."""
+    counts_method: Annotated[bool | None, WHERE_GIVEN] = None
+    """Whether figures of clients' own models release no common one, and every gap that may be wide
+    is named; None in reports of versions in which they did, and one was."""
 
 
 def answer_words_of(judged: Mapping[str, Any]) -> str:

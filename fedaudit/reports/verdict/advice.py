@@ -478,7 +478,8 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
     worst case, and what to expect of it. `goal`: for the `figure`, or whichever bounds it."""
     run = AdvisedRun(report, parse_admitted(report["spec"]))
     # Of one run: several seeds cost more.
-    needed = None if report.get("repeats") else _needed_noise(run, goal, figure)
+    name = figure or Bound(report).figure or "epsilon_max"
+    needed = None if report.get("repeats") else _needed_noise(run, goal, name)
     known = report["privacy"].get("noise_multiplier")
     if needed is None or known is None:
         return Advice(
@@ -500,14 +501,11 @@ def smaller_cost(report: Mapping[str, Any], *, goal: float = GOAL, figure: str =
         f"train with a noise_multiplier of {needed:,g} instead of {known:g}{_room(changes)}, and "
         f"{expected}. {PROPOSAL}"
     )
-    found = _advice(run, text, changes)
-    figure = figure or Bound(report).figure or "epsilon_max"
-    return found.model_copy(update={"figure": f"privacy/{figure}"})
+    return Advice(text=text, figure=f"privacy/{name}", changes=listed(changes))
 
 
-def _needed_noise(run: AdvisedRun, goal: float, figure: str) -> float | None:
+def _needed_noise(run: AdvisedRun, goal: float, name: str) -> float | None:
     mechanism = mechanism_of(run.spec)
-    name = figure or Bound(run.report).figure or "epsilon_max"
     noise: float | None = getattr(run.spec.privacy, "noise_multiplier", None)
     if name in ("leakage_max", "log_ratio_max"):
         # Both are inversely proportional to the noise, for as many participations.
@@ -515,9 +513,7 @@ def _needed_noise(run: AdvisedRun, goal: float, figure: str) -> float | None:
             n=run.parameters, training_clients=run.clients, layers=(run.parameters,)
         )
         most: float | None = getattr(projected, name.replace("max", "worst_case"))
-        if most is None or noise is None:
-            return None
-        return math.ceil(noise * most / goal * 100) / 100
+        return math.ceil(noise * most / goal * 100) / 100 if most and noise else None
     targeted = mechanism.targeted_figure(n=run.parameters, training_clients=run.clients)
     if targeted is None or not name.startswith(targeted.name):
         return None

@@ -126,7 +126,7 @@ def _missing(report: Mapping[str, Any]) -> Iterator[AnswerReason]:
     else:
         yield from islice(_passed_by_less(report), 1)
     allowed = any(gate.get("allow_personal_models") for gate in report["spec"]["gates"])
-    if counted_by(report).get("unknown_gaps") and personal_method(report) and not allowed:
+    if counted_by(report)["counts_method"] and personal_method(report) and not allowed:
         yield reason("common-model-not-measured", _COMMON_MODEL)
 
 

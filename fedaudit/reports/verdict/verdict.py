@@ -92,6 +92,7 @@ _REASON_WORDS = CONCERN_WORDS | {
     "gap-not-known": "how far groups are apart is not known",
     "no-gate-on-guarantee": "none of its gates asks for a guarantee that protects",
     "bound-is-loose": "its bound lets a guess be right nearly always",
+    "common-model-not-measured": "its common model, which may leave, was not measured",
     "usefulness-not-known": "it is not known whether its model is better than a constant",
     "gap-may-be-wide": "a gap between groups may be wide, and no gate judges it",
     "gates-passed": "its gates passed",

@@ -54,7 +54,13 @@ def by_unevenness(sections: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return sorted((one for one in sections if _gap(one) is not None), key=_unevenness)
 
 
-_COUNTED = {"gap_size": WIDE, "counts_doubts": True, "every_attribute": True, "can_fail": True}
+_COUNTED = {
+    "gap_size": WIDE,
+    "counts_doubts": True,
+    "every_attribute": True,
+    "can_fail": True,
+    "counts_method": True,
+}
 
 
 def counted_by(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -115,9 +121,10 @@ def unjudged_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
 
 
 def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
-    """The headline gap that may be widest among those without a gate that may exceed the size that
-    counts; a gap of unknown width comes first."""
-    size, found = counted_by(report)["gap_size"], list[tuple[float, str]]()
+    """The headline gaps without a gate that may exceed the size that counts, the widest first; a
+    gap of unknown width comes before these. Earlier versions named the first alone."""
+    counted, found = counted_by(report), list[tuple[float, str]]()
+    size = counted["gap_size"]
     for section, metric in _without_gate(report):
         attribute, interval = section["attribute"], section["metrics"][metric]["interval"]
         gate = f"no gate judges the gap by {attribute} ({metric})"
@@ -128,8 +135,9 @@ def unsure_gap(report: Mapping[str, Any]) -> list[AnswerReason]:
         elif size is not None and interval["high"] > size:
             most = _figure(interval["high"])
             found.append((interval["high"], f"{gate}: it may be as wide as {most}"))
-    widest = sorted(found, key=itemgetter(0))[-1:]
-    return [reason("gap-may-be-wide", text) for _, text in widest]
+    widest = sorted(found, key=itemgetter(0))[::-1]
+    named = widest if counted["counts_method"] else widest[:1]
+    return [reason("gap-may-be-wide", text) for _, text in named]
 
 
 def _without_gate(report: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], str]]:

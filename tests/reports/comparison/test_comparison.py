@@ -259,6 +259,9 @@ def test_what_could_not_be_chosen_is_never_the_best(document, small, large):
     middle = with_interval("middle", document, 0.22, 0.25)
     assert best_of(compare([large, bare]), GAP) == []
     assert best_of(compare([large, middle, bare]), GAP) == ["middle"]
+    hiding = copy.deepcopy(small)
+    hiding["fairness"][0]["doubt"] = "whom it leaves out"
+    assert best_of(compare([large, hiding]), GAP) == []
     reports = [parsed(one) for one in (large, small)]
     useless = reports[1].utility.model_copy(update={"degenerate": True})
     reports[1] = reports[1].model_copy(update={"utility": useless})
@@ -273,6 +276,7 @@ PERSONAL = {"kind": "ditto", "personalised": "tuned", "sent": "updates", "of_com
     [
         ("provenance", {"data_fingerprint": "e" * 64}),
         ("spec", {"fairness": {"sensitive": ["group"], "favourable": {"op": "ge", "value": 3}}}),
+        ("spec", {"federation": {"missing_values": ["", "g3"]}}),
         # Of clients' own models, and not of the common one.
         ("utility", {"method": PERSONAL}),
     ],

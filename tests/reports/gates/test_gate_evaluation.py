@@ -266,6 +266,8 @@ def test_fairness_gates_look_at_their_attribute(material):
     assert outcome(report, attribute="age", **gate) == LACKS
     hidden = {"fairness": {**SPEC["fairness"], "minimum_group_size": 150}}
     assert outcome(assemble(material(hidden)), **gate) == LACKS
+    report["fairness"][0]["reference_group"] = "g1"
+    assert judged(report, **gate)["reason"].endswith("is at most 1, against g1")
 
 
 def _of_attributes(report, **values):

@@ -74,7 +74,9 @@ def _of_documents(material: Material) -> Iterator[Shape]:
     document = assemble(material())
     failed = {**document["gates"][1], "outcome": "fail", "attribute": LONG}
     failed["reason"] = "the value exceeds the bound, and " * 20
-    yield "forty gates", {**document, "gates": [failed] * 40, "gate_outcome": "fail"}, made(9)
+    spec = {**document["spec"], "gates": [document["spec"]["gates"][1]] * 40}
+    gates = {"gates": [failed] * 40, "gate_outcome": "fail", "spec": spec}
+    yield "forty gates", {**document, **gates}, made(9)
     limits = [f"{number}: {'what this does not show, ' * 30}" for number in range(60)]
     yield "many limits", {**document, "limits": limits}, None
     yield "one very long verdict", {**document, "verdict": "It says much, and more. " * 400}, None

@@ -480,6 +480,19 @@ def test_what_is_not_released_stays_as_it_was_signed(good) -> None:
         assert ("fairness-bounds-nothing" in codes) == refused
 
 
+def test_figures_of_clients_own_models_release_no_common_one(good) -> None:
+    method = {"kind": "ditto", "personalised": "tuned", "sent": "updates"}
+    report = {**good, "utility": {**good["utility"], "method": method}}
+    before = {**report, "answer": {**report["answer"], "counts_method": None}}
+    assert answer_of(before).outcome == "release"
+    found = answer_of(report)
+    assert found.outcome == "not-decided"
+    assert [one.code for one in found.reasons] == ["common-model-not-measured"]
+    # Local training makes none, and a gate may say that it is not used.
+    gates = [{**gate, "allow_personal_models": True} for gate in report["spec"]["gates"]]
+    assert answer_of({**report, "spec": {**report["spec"], "gates": gates}}).outcome == "release"
+
+
 def test_a_gate_that_an_earlier_version_passed_by_the_rounds_played_releases_nothing(good):
     """Losses ended the run: the report stays as it was signed, and its answer too."""
     report = good
@@ -673,6 +686,13 @@ def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(materi
     assert (found.outcome, found.reasons[-1].code) == ("release", "gap-may-be-wide")
     assert found.reasons[-1].text.endswith("it may be as wide as 0.9")
     assert found.reasons[-1].text in verdict_parts(wide).release
+    # None that may be wide hides another.
+    other = {**wide["fairness"][0], "attribute": "age"}
+    several = {**wide, "fairness": [*wide["fairness"], other]}
+    texts = [one.text for one in answer_of(several).reasons if one.code == "gap-may-be-wide"]
+    assert {text.split()[6] for text in texts} == {"age", "group"}
+    before = {**several["answer"], "counts_method": None}
+    assert len(answer_of({**several, "answer": before}).reasons) == 2
     for one in (
         with_gap(material, low=0, high=0.1, value=0.05, gates=BOUND),
         with_gap(material, low=0, high=0.9, value=0.12, gates=PASSED),
