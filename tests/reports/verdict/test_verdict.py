@@ -691,7 +691,7 @@ def test_a_release_names_the_gap_that_may_be_wide_and_that_no_gate_judges(materi
     several = {**wide, "fairness": [*wide["fairness"], other]}
     texts = [one.text for one in answer_of(several).reasons if one.code == "gap-may-be-wide"]
     assert {text.split()[6] for text in texts} == {"age", "group"}
-    before = {**several["answer"], "counts_method": None}
+    before = {**counted_by(several), "counts_method": None}
     assert len(answer_of({**several, "answer": before}).reasons) == 2
     for one in (
         with_gap(material, low=0, high=0.1, value=0.05, gates=BOUND),
