@@ -13,7 +13,7 @@ from typer import Exit, Option, Typer
 from fedaudit.attacks.feasibility import check_attacks
 from fedaudit.cli import options, output
 from fedaudit.cli.summary import show
-from fedaudit.federations.load import load_federation
+from fedaudit.federations.load import check_agreement, load_federation
 from fedaudit.federations.reading.source_files import DataRoom, Files
 from fedaudit.federations.split import training_clients
 from fedaudit.privacy.mechanisms.spec_doubts import spec_doubts
@@ -86,6 +86,7 @@ def run_locally(
     started = datetime.now(UTC)
     files = Files(sources_dir, room=_room())
     loaded = {spec.seed: load_federation(spec, files=files)}
+    check_agreement(spec, loaded[spec.seed], new=True)
     spec = experiment_plan.with_solved_noise(spec, loaded[spec.seed])
     runs = []
     for one in report_section.repeated(spec) or [spec]:

@@ -10,7 +10,13 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.groups import agreed_rules, compared, left_out_rows, with_intersections
+from fedaudit.federations.groups import (
+    agreed_rules,
+    compared,
+    left_out_rows,
+    outcome_rules,
+    with_intersections,
+)
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
@@ -287,22 +293,22 @@ def label_faults(labels: Labels, values: Mapping[str, Sequence[str]]) -> list[Fi
     return faults
 
 
-def check_agreement(spec: ExperimentSpec, federation: Federation) -> None:
+def check_agreement(spec: ExperimentSpec, federation: Federation, *, new: bool = False) -> None:
     """Refuse a cohort larger than the training clients, and groups that the data do not have.
 
     Also refuses images whose size does not match the network's input, a threshold between other
-    than two classes, and labels of codes that the data lack. Raises InvalidInputError below
-    /training, /model, /decision, /fairness and /federation/labels.
+    than two classes, and, in a `new` spec alone, wrong labels and groups without a rule. Raises
+    InvalidInputError below /training, /model, /decision, /fairness and /federation/labels.
     """
     raise_errors(
         [
             *_cohort_faults(spec, federation),
             *reference_faults(spec.fairness, federation),
             *_model_faults(spec, federation),
-            *federation_label_faults(spec.federation.labels, federation),
+            *(federation_label_faults(spec.federation.labels, federation) if new else ()),
         ]
     )
-    agreed_rules(federation, spec.fairness)
+    (agreed_rules if new else outcome_rules)(federation, spec.fairness)
 
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> Iterator[FieldError]:

@@ -178,16 +178,21 @@ def gated(gates: Sequence[Gate], so_far: Values) -> Values:
 
 
 def judged_later(
-    report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]]
+    report: Mapping[str, Any], sections: Sequence[Mapping[str, Any]], *, anew: bool = False
 ) -> dict[str, Any]:
-    """The document with later findings among its attacks, and with its gates and verdict
-    recomputed. `sections`: those of every later attack, whatever it found: no one selects them, so
-    the worst of several attacks of a kind decides. Raises KeyError or TypeError for a document
-    without the sections of a report."""
+    """The document with later findings among its attacks, and with its verdict recomputed and the
+    gates that they change; `anew`: all, as earlier versions did. `sections`: those of every later
+    attack, whatever it found: no one selects them, so the worst of several attacks of a kind
+    decides. Raises KeyError, TypeError or ValueError for what is no report."""
     if not sections:
         return dict(report)
     found: dict[str, Any] = {**report, "attacks": [*(report.get("attacks") or []), *sections]}
-    found |= gated([Gate.model_validate(gate) for gate in report["spec"]["gates"]], found)
+    gates = [Gate.model_validate(gate) for gate in report["spec"]["gates"]]
+    found |= gated(gates, found)
+    if not anew:
+        each = zip(report["gates"], evaluate(gates, report), found["gates"], strict=True)
+        found["gates"] = [signed if now == then else now for signed, then, now in each]
+        found["gate_outcome"] = overall(found["gates"])
     return found | judged(found)
 
 

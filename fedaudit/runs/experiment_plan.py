@@ -238,13 +238,18 @@ def plan_experiment(
     limits: PlanLimits | None = None,
     open_artifact: OpenArtifact = no_artifacts,
 ) -> ExperimentPlan:
-    """Project what a spec costs over its data, which was checked against it.
+    """Project what a new spec costs over its data, with which it has to agree.
 
     Raises InvalidInputError where the cost is beyond what can be counted, a budget of its own has
     no room for one round, no noise is enough for the target or for the records' budgets, the noise
     that is given does not meet the target, or the artifact that it starts from is not there or does
     not fit; before anything is computed where the spec exceeds the limits.
     """
+    # Only now: they bring pyarrow along, which would double the time that the API needs to start.
+    from fedaudit.federations.load import check_agreement
+    from fedaudit.federations.profiles.profile import profile
+
+    check_agreement(spec, federation, new=True)
     spec = with_solved_noise(spec, federation)
     cell = Cell(spec, federation)
     if limits is not None:
@@ -274,9 +279,6 @@ def plan_experiment(
         }
         figure["value"] = release.epsilon(1)
         projection = replace(projection, fairness_epsilon=figure)
-    # Only now: it brings pyarrow along, which would double the time that the API needs to start.
-    from fedaudit.federations.profiles.profile import profile
-
     shown = federation.once("profile", partial(profile, federation))
     return ExperimentPlan(spec, federation, n, training, ledger_context, projection, shown)
 

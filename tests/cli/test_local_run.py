@@ -7,6 +7,7 @@ from fedaudit.cli.output import CommandError
 from fedaudit.cli.run import run_locally
 from fedaudit.ledger.rows import Outcome
 from fedaudit.reports.page.html import render
+from fedaudit.spec.errors import InvalidInputError
 from fedaudit.spec.parse import parse_spec
 from fedaudit.training.base.scored_rows import GroupCounter
 from tests.spec.documents import gaussian
@@ -62,6 +63,13 @@ def test_exponents_are_those_of_the_best_rounds_radii():
     (pair,) = done.report["privacy"]["between_hypotheses"]["pairs"]
     assert exact.max() <= pair["epsilon_max"] <= 1.1 * exact.max()
     assert np.median(exact) <= pair["epsilon_median"] <= 1.1 * np.median(exact)
+
+
+def test_groups_without_a_rule_are_refused():
+    spec = groups_spec(privacy={"mechanism": "none"})
+    rules = [{"group": {"group": "g1"}, "op": "ge", "value": 0}]
+    with pytest.raises(InvalidInputError, match="no rule is for group 'g2'"):
+        run({**spec, "fairness": {"sensitive": ["group"], "favourable": rules}})
 
 
 def test_layers_have_exponents_of_their_own(small_spec):

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from fedaudit.federations.federation import Federation
-from fedaudit.federations.load import RegisteredData, load_federation, outline_federation
+from fedaudit.federations.load import (
+    RegisteredData,
+    check_agreement,
+    load_federation,
+    outline_federation,
+)
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.spec.errors import FieldError, InvalidInputError
 from fedaudit.spec.experiment import ExperimentSpec
@@ -61,7 +66,7 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def load(sources: Path) -> Load:
-    """Load a federation through the front door; `data` is written to data.csv first."""
+    """Load a federation for a new spec; `data` is written to data.csv first."""
 
     def load(
         changes: dict[str, Any] | None = None, *, data: str | bytes | None = None
@@ -69,7 +74,10 @@ def load(sources: Path) -> Load:
         if data is not None:
             content = data.encode() if isinstance(data, str) else data
             (sources / "data.csv").write_bytes(content)
-        return load_federation(parse_admitted(spec_value(changes or {})), sources_dir=sources)
+        spec = parse_admitted(spec_value(changes or {}))
+        federation = load_federation(spec, sources_dir=sources)
+        check_agreement(spec, federation, new=True)
+        return federation
 
     return load
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedaudit.federations.groups import OutcomeRules, group_names, outcome_rules
-from fedaudit.federations.load import pooled_groups
+from fedaudit.federations.load import check_agreement, load_federation, pooled_groups
 from fedaudit.spec.parse import parse_spec
 from tests.federations.conftest import (
     CLASSIFIER,
@@ -241,6 +241,22 @@ def test_a_label_of_no_code_and_one_that_a_code_has_are_named(refuse: Refuse) ->
     )
     faults = refuse(labelled(swapped), data=words)
     assert set(faults) == {"/federation/labels/sex/female", "/federation/labels/sex/male"}
+
+
+def test_a_stored_spec_is_loaded_by_the_rules_of_its_time(load, refuse, sources) -> None:
+    partial = fairness([of_sex("F", **UNIT)])
+    unlike = classifier({"op": "ge", "value": 9})
+    for changes, data in (
+        (partial, DATA),
+        (unlike, STARS),
+        (labelled({"sex": {"1": "2"}}), LABELLED),
+    ):
+        [where] = refuse(changes, data=data)
+        assert where.startswith(("/fairness/favourable", "/federation/labels"))
+        spec = parse_spec(spec_value(changes))
+        stored = load_federation(spec, sources_dir=sources)
+        check_agreement(spec, stored)
+        assert stored.rows == len(data.splitlines()) - 1
 
 
 def test_groups_between_edges_are_labelled_by_their_names(load: Load, refuse: Refuse) -> None:

@@ -64,14 +64,14 @@ _THEN = "\x1f"
 """Between a figure and what it means; no text of a report has it."""
 
 
-def dossier(found: Evidence) -> dict[str, Any]:
-    """The dossier of a report of the present form, with its sign-offs and later attacks. Raises
-    ValueError for an envelope that cannot be read, and KeyError or TypeError for a document without
-    the sections of a report."""
+def dossier(found: Evidence, *, anew: bool = False) -> dict[str, Any]:
+    """The dossier of a report of the present form, with its sign-offs and later attacks. `anew`: as
+    of `judged_later`. Raises ValueError for an envelope that cannot be read, and KeyError or
+    TypeError for a document without the sections of a report."""
     # As the folder's file gives it back: in the order of its names, whole floats as integers.
     report = read_canonical(canonical_json(found.report))
     later = [LaterStatement.of(Envelope.from_dict(one)) for one in found.later_attacks]
-    judged = judged_later(report, [attack for one in later for attack in one.attacks])
+    judged = judged_later(report, [attack for one in later for attack in one.attacks], anew=anew)
     people = [SignOff.of(Envelope.from_dict(one)) for one in found.sign_offs]
     evidence = list(_evidence(report, found))
     criteria = _criteria(report, judged)

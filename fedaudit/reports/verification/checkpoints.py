@@ -231,7 +231,8 @@ def _expected(report: Mapping[str, Any] | None, later: ReadLater) -> Iterator[li
     for known in range(len(later.items) + 1):
         sections = [attack for one in later.items[:known] for attack in one.attacks]
         try:
-            yield list(concerns_of(judged_later(report, sections)))
+            for anew in (False, True):
+                yield list(concerns_of(judged_later(report, sections, anew=anew)))
         except MALFORMED:
             return
 

@@ -6,7 +6,6 @@ folder is read.
 """
 
 import hashlib
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -468,12 +467,16 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
     """Whether the dossier is what the evidence gives, and in the same words."""
     try:
         again = dossier.dossier_files(evidence, printed=None)
+        ways = [dossier.dossier(evidence, anew=anew) for anew in (False, True)]
     except MALFORMED:
         yield Check.failed("dossier.follows", "report, sign-offs or later attacks cannot be read")
         return
-    made = json.loads(again[dossier.DOCUMENT])
-    unlike = (path for path in _FOLLOWING if value_at(document, *path) != value_at(made, *path))
-    wrong = [".".join(path) for path in unlike]
+    # Gates that were judged after the report have the words of the version that judged them.
+    read = _wordless if evidence.later_attacks else value_at
+    unlike = (
+        [path for path in _FOLLOWING if read(document, *path) != read(one, *path)] for one in ways
+    )
+    wrong = [".".join(path) for path in min(unlike, key=len)]
     yield Check.of(
         "dossier.follows",
         not wrong,
@@ -487,6 +490,12 @@ def _made_anew(document: Any, evidence: Evidence, files: Mapping[str, bytes]) ->
             # Another build words and draws alike evidence otherwise, which is no alteration.
             how = f"{file} is not what is made of the evidence here: another build of fedaudit "
             yield Check.unchecked(name, f"{how}made it, or it was altered; make the dossier anew")
+
+
+def _wordless(document: Any, *path: str) -> Any:
+    found = value_at(document, *path)
+    listed = isinstance(found, list)
+    return [isinstance(one, dict) and {**one, "reason": ""} for one in found] if listed else found
 
 
 def _json(name: str, files: Mapping[str, bytes], faults: list[Fault]) -> Any:

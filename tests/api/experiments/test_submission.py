@@ -234,6 +234,25 @@ def test_statistics_of_all_clients_are_refused_for_a_client(api: Api, noise: str
         load_cell(api.database, api.stored(before), own=own, loaded=Loaded())
 
 
+def test_groups_without_a_rule_are_refused_of_new_specs_and_stored_ones_run(api: Api) -> None:
+    favourable = SPEC["fairness"]["favourable"][:1]
+    asked = spec(fairness={"favourable": favourable})
+    for _ in range(2):  # the second time with the data kept
+        [fault] = body_of(api.check(asked), 422)["errors"]
+        assert fault["pointer"] == "/fairness/favourable"
+        assert fault["message"].startswith("no rule is for group 'g2'")
+    before = api.submit()["id"]
+    with api.database.write() as session:
+        session.get_one(Experiment, before).spec = parse_spec(asked).model_dump(mode="json")
+    loaded = Loaded()
+    for _ in range(2):
+        own = ProjectFiles(worker_of(api), api.project_id)
+        cell = load_cell(api.database, api.stored(before), own=own, loaded=loaded)
+        assert cell.spec.fairness.favourable == parse_spec(asked).fairness.favourable
+    work(api, before)
+    assert api.stored(before).status == "succeeded"
+
+
 # -- how many statements submissions take: they must not grow with what was submitted before ------
 
 

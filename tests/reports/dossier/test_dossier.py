@@ -12,15 +12,19 @@ from markupsafe import escape
 from pypdf import PdfReader
 
 from fedaudit.ledger.bundle import Evidence, NotABundleError
+from fedaudit.ledger.statements import SignOff
 from fedaudit.number_text import bound_text
 from fedaudit.reports.dossier.dossier import AS_OF, SCHEMA, dossier, dossier_files, dossier_page
+from fedaudit.reports.gates.gate_evaluation import evaluate
 from fedaudit.reports.page.pdf import pdf_of
 from fedaudit.reports.readings.readings import READINGS
-from fedaudit.reports.report import assemble, report_hash
+from fedaudit.reports.report import assemble, gated, judged_later, report_hash
 from fedaudit.reports.sections.provenance import sign_report
+from fedaudit.reports.verdict import verdict
 from fedaudit.reports.verdict.release import answer_of
 from fedaudit.reports.verification.verification import verify_folder
 from fedaudit.spec.canonical import canonical_hash, canonical_json
+from fedaudit.spec.gates import Gate
 from tests.reports.page.report_shapes import shapes
 from tests.reports.page.weasyprint_here import needs_pango
 from tests.reports.reading_documents import by_distance, documents
@@ -206,6 +210,62 @@ def test_a_folder_is_verified_and_each_altered_file_is_named(tmp_path: Path) -> 
     assert verify_folder(tmp_path / "whole").verdict == "altered"
     with pytest.raises(NotABundleError, match=r"has no dossier\.json"):
         verify_folder(tmp_path)
+
+
+QUIET = {**ALARM, "auc": 0.5, "membership_tpr_at_1pct": 0.01, "alarm": None}
+MISSED = {**{"figure": "leakage_max", "op": "le", "value": 1}, "allow_heuristic": True}
+
+
+def evaluated_then(*judged: Any) -> list[dict[str, Any]]:
+    """As by a version that let no gate fail by simulated noise, and had other words."""
+    then = {"outcome": "insufficient_evidence", "reason": "In words of then."}
+    return [{**one, **then} for one in evaluate(*judged)]
+
+
+@pytest.fixture
+def of_then(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A report that such a version judged, and the statement on an attack that found nothing."""
+    run = signed_run().report
+    assert run is not None
+    report = {**run, "spec": {**run["spec"], "gates": [MISSED]}}
+    with monkeypatch.context() as earlier:
+        earlier.setattr("fedaudit.reports.report.evaluate", evaluated_then)
+        report |= gated([Gate.model_validate(MISSED)], report)
+    report |= verdict.judged(report)
+    report["integrity"] = {**report["integrity"], "signature": None}
+    report = sign_report(report, KEY)
+    hashes = {"ledger_hash": report["integrity"]["ledger_hash"], "report_hash": report_hash(report)}
+    return report, later_statement(QUIET, **hashes)
+
+
+def test_an_attack_that_finds_nothing_leaves_gates_as_an_earlier_version_judged(of_then) -> None:
+    report, _ = of_then
+    assert evaluate([Gate.model_validate(MISSED)], report)[0]["outcome"] == "fail"
+    found = judged_later(report, [QUIET])
+    assert (found["gates"], found["gate_outcome"]) == (report["gates"], "insufficient_evidence")
+    alarmed = judged_later(report, [QUIET, ALARM])
+    assert alarmed["gate_outcome"] == "insufficient_evidence"
+    assert "find out which of the two is wrong" in alarmed["gates"][0]["reason"]
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["as signed", "judged anew since then"])
+def test_what_an_earlier_version_made_of_later_attacks_is_not_altered(of_then, tmp_path, anew):
+    report, attacked = of_then
+    concerns = tuple(verdict.concerns_of(judged_later(report, [QUIET], anew=anew)))
+    assert ("gates-failed" in concerns) is anew
+    of = {"experiment_id": ID, "number": 1, "report_hash": report_hash(report), "role": None}
+    words = dict.fromkeys(("note", "person", "key_id", "key_name", "signed_off_at"), "Known.")
+    signed = SignOff(**of, **words, decision="approved", concerns=concerns, by_submitter=None)
+    sign_offs = [signed.sign_after(None, KEY).as_dict()]
+    found = evidence(report, later_attacks=[attacked], sign_offs=sign_offs)
+    document = dossier(found, anew=anew)
+    [gate] = document["criteria"]["thresholds"]
+    for outcome in ("fail", "insufficient_evidence", "pass"):
+        gate |= {"outcome": outcome, "reason": "In words of then."}
+        files = dossier_files(found, printed=None) | {"dossier.json": canonical_json(document)}
+        verified = verify_folder(written(tmp_path / outcome, files), trusted=[KEY.public])
+        failed = [one.name for one in verified.checks if one.outcome == "fail"]
+        assert failed == (["dossier.follows"] if outcome == "pass" else []), outcome
 
 
 @needs_pango
