@@ -288,7 +288,7 @@ def _agreed_rules(audit: AuditSpec, federation: Federation, faults: Faults) -> O
     faults.found += federation_label_faults(audit.labels, federation)
     faults.found += reference_faults(audit.fairness, federation)
     with faults.noting():
-        rules = agreed_rules(federation, audit.fairness)
+        rules = agreed_rules(federation, audit.fairness, new=True)
     faults.end()
     return rules
 

@@ -272,10 +272,12 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
     return OutcomeRules(tuple(rule.op for rule, _ in rules), bounds, rule_index)
 
 
-def agreed_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
-    """Rules that leave no group of their attribute out, and tell outcomes apart. Raises
-    InvalidInputError as `outcome_rules`, and where they do not."""
+def agreed_rules(federation: Federation, fairness: Groups, *, new: bool) -> OutcomeRules:
+    """Rules that, if they are `new`, leave no group of their attribute out, and tell outcomes
+    apart. Raises InvalidInputError as `outcome_rules`, and where they do not."""
     rules = outcome_rules(federation, fairness)
+    if not new:
+        return rules
     if isinstance(fairness.favourable, list):
         (name,) = fairness.favourable[0].group
         ruled = {rule.group[name] for rule in fairness.favourable}

@@ -10,13 +10,7 @@ import numpy as np
 
 from fedaudit.arrays import Ints
 from fedaudit.federations.federation import Attribute, ClientRows, Federation
-from fedaudit.federations.groups import (
-    agreed_rules,
-    compared,
-    left_out_rows,
-    outcome_rules,
-    with_intersections,
-)
+from fedaudit.federations.groups import agreed_rules, compared, left_out_rows, with_intersections
 from fedaudit.federations.hospital import HospitalChargesKind
 from fedaudit.federations.image_federation import FemnistKind, ImagesKind
 from fedaudit.federations.reading.source_files import Files
@@ -308,7 +302,7 @@ def check_agreement(spec: ExperimentSpec, federation: Federation, *, new: bool =
             *(federation_label_faults(spec.federation.labels, federation) if new else ()),
         ]
     )
-    (agreed_rules if new else outcome_rules)(federation, spec.fairness)
+    agreed_rules(federation, spec.fairness, new=new)
 
 
 def _cohort_faults(spec: ExperimentSpec, federation: Federation) -> Iterator[FieldError]:
