@@ -205,7 +205,8 @@ class Budgets(ScopedRepository):
         """A declared round costs a request alone, so that a stranger could exhaust any later total.
         Its ledger holds nothing from now on, and is refused further rounds."""
         sharing, totals = self.sharing(federation_id), self._totals(federation_id, book, "")
-        if sharing.is_owner and all(one.owner_total is None for one in totals):
+        owns = sharing.owner_id == federation_id
+        if owns and all(one.owner_total is None for one in totals):
             others = DeclaredLedger.federation_id.in_({*sharing.ids} - {federation_id})
             of_ledgers = Reservation.experiment_id.in_(select(DeclaredLedger.id).where(others))
             mine = and_(of_ledgers, Reservation.book == book)
