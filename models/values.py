@@ -188,6 +188,7 @@ Gap = Literal[
     "other-unit",
     "other-clients",
     "unproven",
+    "unowned",
     "simulated",
     "profile",
 ]

@@ -11,12 +11,15 @@ from typing import get_args
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from benchmarks.reproductions.kept_sweeps import KEPT
 from benchmarks.reproductions.side_by_side import PAGE, SUMMARIES
 from docs.reference import PAGES, commands
+from fedaudit.cli.main import app
 from fedaudit.privacy.mechanisms.registry import MECHANISMS
 from fedaudit.spec.attacks import AttackKind
+from fedaudit.spec.declared_ledgers import LedgerTerms
 from fedaudit.spec.gates import PLAIN_FIGURES
 from fedaudit.spec.metrics import FAMILIES, RATES
 from tests.house import ROOT
@@ -78,6 +81,23 @@ def test_commands_have_these_options(path: Path) -> None:
         for word in words[len(name.split()) :]:
             if word.startswith("--"):
                 assert word.partition("=")[0] in options, (name, word)
+
+
+@pytest.mark.parametrize("path", [README, *NEWCOMERS], ids=lambda path: path.stem)
+def test_cheap_commands_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Audits and proposals of the examples need neither a service nor a training."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for words in command_lines(path):
+        if words[1:3] == ["federations", "scaffold"] or words[1] == "audit":
+            place = Path(words[3] if words[2] == "scaffold" else words[2])
+            done = CliRunner().invoke(app, words[1:]) if place.exists() else None
+            assert done is None or done.exit_code == 0, (words, done)
+
+
+def test_the_terms_of_the_manual_are_terms() -> None:
+    [terms] = re.findall(r"```yaml\n(name: .*?)```", (DOCS / "ledgers.md").read_text(), re.DOTALL)
+    assert LedgerTerms.model_validate(yaml.safe_load(terms)).population == 1000
 
 
 NAMED: dict[str, Iterable[str]] = {

@@ -73,7 +73,7 @@ def decode_json(body: bytes) -> Any:
         if body.count(b"[") + body.count(b"{") >= _DEEPEST:
             _refuse_deeper(value, _DEEPEST)
     except UnicodeDecodeError:
-        raise invalid("", "is not UTF-8") from None
+        raise invalid("", "is not UTF-8; send it as plain text, uncompressed") from None
     except UnicodeEncodeError:
         raise invalid("", "holds half of a surrogate pair, which is no character") from None
     except RecursionError:

@@ -37,7 +37,7 @@ from api.services.lookups import (
     note_export,
     refuse_gone,
 )
-from api.shared.data_faults import faults_for, shown_detail
+from api.shared.data_faults import REDACTED, faults_for, shown_detail
 from api.shared.security import (
     Call,
     ExperimentsWriter,
@@ -311,6 +311,9 @@ def _cell(call: Call, experiment: Experiment, spec: ExperimentSpec) -> Cell:
             open_artifact = partial(stored_artifact, call.resources.storage, call.project_id)
             cell = with_start(Cell(spec, federation), open_artifact)
     except InvalidInputError as error:
+        asked = (one.of_spec and one.message != REDACTED for one in error.errors)
+        if all(asked) and not any(one.pointer.startswith("/federation/") for one in error.errors):
+            raise  # of the spec, whatever became of the data
         faults = "; ".join(f"{one.pointer} {one.message}" for one in error.errors)
         raise _not_again(faults) from None
     with call.reading() as session:

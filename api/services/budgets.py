@@ -89,6 +89,7 @@ def gap_words(budget: Budget, gap: Gap) -> str:
         "other-clients": "its figures are about clients that another key distinguishes than "
         f"{unit_key_words(clients) if clients else 'these'}, and one person may have rows with "
         "clients of both",
+        "unowned": "another project declared it before the owner of the data set a total",
         "unproven": "its epsilon is heuristic, and no theorem bounds what it reveals; one without "
         "privacy.baseline, and with privacy.inversion `exact`, is proven"
         if budget.figure == "epsilon"
@@ -226,7 +227,12 @@ def reserve(
 
 
 def refuse_exact_figures(
-    budgets: Budgets, federation_id: str, what: str = "an audit", *, book: str | None = None
+    budgets: Budgets,
+    federation_id: str,
+    what: str = "an audit",
+    *,
+    book: str | None = None,
+    remedy: str = "use another",
 ) -> None:
     """Raises ProblemError where a total bounds what reports reveal: `what` has no noise on its
     figures, so that nothing bounds what they reveal. `book`: the only one that it is in."""
@@ -237,5 +243,5 @@ def refuse_exact_figures(
                 "budget-exhausted",
                 f"{_name(one)} has a total against {observer_words(one.observer or '')}, and "
                 f"nothing bounds what {what}, whose figures have no noise, reveals of the people "
-                "in the file; use another, or have the total taken back by a project that set it",
+                f"in the file; {remedy}, or have the total taken back by a project that set it",
             )

@@ -116,6 +116,8 @@ def keys_create(
     wanted = [scope.strip() for scope in ",".join(scopes).split(",") if scope.strip()]
     if not wanted or not set(wanted) <= set(SCOPES):
         raise usage_error(f"--scopes: name one or more of {', '.join(SCOPES)}")
+    if not project.strip():
+        raise usage_error("--project: is empty; name the project that the key opens")
     if person is None and (person_email is not None or person_role is not None):
         raise usage_error("an address or a role needs a person; give --person as well")
     who = {"name": person, "email": person_email, "role": person_role}

@@ -32,6 +32,8 @@ from fedaudit.spec.metrics import COUNTS, METRICS, Kind
 
 Of = Literal["positives", "negatives", "right", "rows", "clients"]
 """What is counted of a group; each has its offset."""
+EVERYBODY = ""
+"""The attribute, which no other is named like, in whose one group all scored rows are."""
 _DOMAIN = b"fedaudit-rounding-1\x00"
 _TP, _FP, _TN, _FN = range(len(COUNTS))
 
@@ -107,8 +109,8 @@ def rounder_of(
         raise ValueError("rows without numbers cannot be rounded consistently")
     ids = people.row_ids
     groups = {}
-    for name, codes in people.codes.items():
-        members = [codes == group for group in range(people.groups[name])]
+    for name, codes in {EVERYBODY: np.zeros_like(ids), **people.codes}.items():
+        members = [codes == group for group in range(people.groups.get(name, 1))]
         groups[name] = [
             GroupRows(
                 rows=_digest(ids[own]),

@@ -197,11 +197,15 @@ class ExperimentPlan:
         """What the spec asks for that protects no one, or in vain."""
         costs = _training_costs(self.spec, self.ledger_context)
         rising = sorted(costs, key=lambda one: one.amount)  # the last of a figure's is the largest
+        mean, worst = self.projection.leakage_expected, self.projection.leakage_worst_case
+        figures: Any = [{"expected": mean, "value": worst}, *self.projection.epsilon]
+        shares = [one["expected"] / one["value"] for one in figures if one.get("expected")]
         return spec_doubts(
             self.spec,
             training_clients=self.training_clients,
             rows=self.federation.rows,
             costs={f"{one.figure}_max": one.amount for one in rising},
+            mean=min(shares, default=1.0),
         )
 
     def stored_fields(self) -> dict[str, Any]:

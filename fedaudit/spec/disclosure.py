@@ -7,7 +7,7 @@ the policy and the request: neither is data, so every submitter may read them.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import attrgetter
@@ -141,6 +141,8 @@ _MINIMUMS = {
     "minimum_group_clients": "FEDAUDIT_MIN_GROUP_CLIENTS",
 }
 """The settings of a service's floor."""
+_MEANT: dict[str, Callable[[Any], Any]] = {"missing_values": lambda some: {"", *some}, "join": dict}
+"""What two values must agree in to leave the same people out: an empty text is always missing."""
 POLICY = "the federation's disclosure policy"
 _ELSEWHERE: dict[str, tuple[str, ...]] = {
     "seed": (),
@@ -188,9 +190,9 @@ def hiding_faults(
         why = "would hide wider gaps between other groups from gates; leave it out"
         yield departure("/fairness/reference_group", why)
     registered = [one.federation for one in demands if isinstance(one, Registration)]
-    for name in ("missing_values", "join") if isinstance(source, Table) else ():
-        known = (getattr(one, name, None) for one in registered)
-        if getattr(source, name) not in (Table.model_fields[name].default, *known):
+    for name, meant in _MEANT.items() if isinstance(source, Table) else ():
+        known = [Table.model_fields[name].default, *(getattr(one, name, ()) for one in registered)]
+        if meant(getattr(source, name)) not in map(meant, known):
             why = "would hide people from gates; take what the data are registered with"
             yield departure(pointer("federation", name), why)
 

@@ -66,6 +66,10 @@ _COUNTED_AS = {
 }
 """The figures that say what a cell costs, and what they are counted as."""
 _UTILITIES = ("accuracy", "validation_loss")
+_DATA = ("source", "path", "id", "target", "classes", "positive")
+_SCORED_BY = (*(f"federation.{name}" for name in _DATA), "training.method.kind")
+"""What every figure of held-out people depends on: the data, and whose models are scored."""
+_OF_FAVOURABLE = ("balanced_accuracy", "precision", "recall")
 
 SELECTED = (
     "the rows are compared by the held-out clients that also measure them: the figures of a row "
@@ -169,9 +173,11 @@ def sweep_table(cells: Sequence[CellFigures]) -> SweepTable:
 def _means_the_same(cells: Sequence[CellFigures], name: str) -> bool:
     counted_as = _COUNTED_AS.get(name)
     if counted_as is None:
-        measured = [*(GROUPED_BY if "[" in name else ()), *(MEASURED_BY if "loss" in name else ())]
+        measured = [*_SCORED_BY, *(MEASURED_BY if "loss" in name else ())]
+        measured += GROUPED_BY if "[" in name else ()
+        measured += ["fairness.favourable"] if name in _OF_FAVOURABLE else []
         varied = {f"{path}." for cell in cells for path in cell.values}
-        pairs = product(varied, (f"{path}." for path in measured))
+        pairs = product(varied, (f"{path}.".replace("*.", "") for path in measured))
         return not any(one.startswith(other) or other.startswith(one) for one, other in pairs)
     terms = {cell.cost_terms.get(counted_as) for cell in cells}
     return len(terms) == 1 and None not in terms

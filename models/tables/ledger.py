@@ -356,6 +356,6 @@ class Reservation(BudgetRow):
     step: Mapped[Packed | None] = mapped_column(PackedArray("float64"))
     """The same for one composition, at most. Of the theorem's sum: [1], what one release adds."""
     planned: Mapped[int | None]
-    """How many compositions `curve` was reserved for."""
+    """How many compositions `curve` was reserved for; -1 of what is counted no more."""
     compositions: Mapped[int | None]
     """How many are charged as spent."""

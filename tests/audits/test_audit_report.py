@@ -1,5 +1,6 @@
 """What the report of an audit says: Fairlearn's figures, and nothing of privacy."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
+from fedaudit.audits.audit_material import audit_report
 from fedaudit.audits.audit_table import AuditedRows, read_audit
 from fedaudit.federations.reading.source_files import Files
 from fedaudit.reports.page.html import render
@@ -111,6 +113,38 @@ def test_rounded_counts_are_multiples(folder: Path) -> None:
             assert interval["low"] <= mine[name] <= interval["high"]
             assert interval["low"] * 100 == pytest.approx(round(interval["low"] * 100), abs=1e-9)
     assert section["groups"] != exact["groups"]
+
+
+EVEN = {"sex": ["F", "M"] * 270, "hired": ["yes", "yes", "no", "no"] * 135}
+
+
+@pytest.mark.parametrize(
+    ("unnamed", "even", "doubted"),
+    [
+        (0, False, {False}),
+        (61, False, {False, True}),
+        (61, True, {False, True}),
+        (100, True, {True}),
+    ],
+)
+def test_with_rounded_counts_no_doubt_counts_people(
+    tmp_path: Path, unnamed: int, even: bool, doubted: set[bool]
+) -> None:
+    """One in no group more than a tenth of all made it, with exact counts, under every key. `even`:
+    the groups have multiples of the base, so that only the number of the others is rounded."""
+    table = people(540 + unnamed)
+    if even:
+        table |= {name: [*table[name][:unnamed], *one] for name, one in EVEN.items()}
+    write(tmp_path, table | {"sex": [""] * unnamed + table["sex"][unnamed:]})
+    asked = asking(sensitive=["sex"], rounding={"base": 5}, intervals=None)
+    rows = read_audit(parse_audit(asked), files=Files(tmp_path))
+    found = set()
+    for key in range(12):
+        report = audit_report(
+            rows, audit_id="here", started_at=datetime.now(UTC), rounding_key=bytes([key])
+        )
+        found.add(report["fairness"][0]["doubt"] is not None)
+    assert found == doubted
 
 
 def test_what_is_odd_about_predictions_is_said(tmp_path: Path) -> None:

@@ -181,6 +181,22 @@ def test_gaps_that_leave_out_a_fifth_of_the_people_are_no_evidence(run, way):
     assert "nine tenths of the people" in section["doubt"]
 
 
+@pytest.mark.parametrize("pieces", [False, True])
+def test_noised_counts_doubt_gaps_too(run, pieces):
+    """Noise of scale 1.2 on four counts makes 30 of 12 rows in one of 10,000 pieces, and of the
+    seven pieces that would change the answer in fewer than one of 10^20 runs."""
+    lines = people().splitlines()
+    table = [f"{lines[0]},code"]
+    for row, line in enumerate(lines[1:]):
+        code = 2 + row // 5 % 20 if pieces and row % 5 == 0 else row % 2
+        table.append(f"{line},{code}")
+    noise = {"mechanism": "discrete-laplace", "epsilon": 100, "unit": "client"}
+    asked = {"sensitive": ["code"], "noise": {**noise, "max_rows_per_client": 60}}
+    edges = {"edges": {"code": [1, *range(2, 22)] if pieces else [1]}}
+    [section] = run({**asked, **edges}, "\n".join([*table, ""]))["fairness"]
+    assert (section["doubt"] is not None) is pieces
+
+
 def test_joined_values_are_one_group_and_hide_no_other(run):
     report = run({"groups": {"sex": {"w or divers": ["divers", "w"]}}}, people())
     groups = report["fairness"][0]["groups"]

@@ -63,6 +63,7 @@ def test_a_file_that_cannot_be_read_is_named(command, tmp_path):
         ("export", "some-id", "--what", "ledger", "--format", "xlsx"),
         ("worker", "--device", "tpu"),
         ("keys", "create", "--project", "p", "--scopes", "experiments:read,reports:reed"),
+        ("keys", "create", "--project", "", "--scopes", "admin"),
         ("submit", "-", "--idempotency-key", "é"),
     ],
 )

@@ -101,6 +101,37 @@ def test_losses_that_are_measured_otherwise_have_no_best() -> None:
     assert best(sweep_table(measured)) == [False, False]
 
 
+@pytest.mark.parametrize(
+    ("varied", "figure", "same"),
+    [
+        ("federation.scale.earnings.deviation", "validation_loss", False),
+        ("federation.scale.earnings.deviation", "loss_difference[sex]", False),
+        ("federation.scale.earnings.deviation", "accuracy", True),
+        ("federation.target", "accuracy", False),
+        ("federation.path", "equalized_odds_difference[sex]", False),
+        ("federation.features", "validation_loss", True),
+        ("fairness.favourable.value", "recall", False),
+        ("fairness.favourable.value", "validation_loss", True),
+        ("training.method", "accuracy", False),
+        ("training.method.kind", "validation_loss", False),
+        ("training.method.steps", "validation_loss", True),
+        ("decision.threshold", "recall", True),
+    ],
+)
+def test_best_is_only_what_answers_the_same_question(varied: str, figure: str, same: bool) -> None:
+    measured = [
+        replace(
+            cell,
+            values={varied: cell.values["privacy.noise_multiplier"]},
+            figures={figure: (cell.figures["validation_loss"] or 0.0) / 4},
+        )
+        for cell in cells(SURE)
+    ]
+    table = sweep_table(measured)
+    assert any(figures[figure]["best"] for figures in of_rows(table, "figures")) is same
+    assert table["front_figures"] == ([figure] if same and figure != "recall" else [])
+
+
 @pytest.mark.parametrize("losses", [{1: [1.0], 3: [2.0]}, {1: [1.0, 1.1], 3: [2.0]}])
 def test_without_intervals_nothing_is_best(losses: dict[int, list[float | None]]) -> None:
     table = sweep_table(cells(losses))

@@ -74,6 +74,7 @@ def charge_federation(
     budgets = resources.budgets(session, row.project_id)
     with announcing_low(budgets, row.federation_id):
         if within_totals:
+            budgets.hold(id=row.federation_id)
             refusal = budgets.uncounted(row.federation_id, BOOK, _no_costs(terms))
             if refusal is not None:
                 return f"the {BOOK} book of the ledger's federation {_why(refusal)}"
@@ -83,7 +84,8 @@ def charge_federation(
             spent=None if spent is None else _by_figure(spent, terms),
             within_totals=within_totals,
         )
-    return None if has_room else "the budget of the ledger's federation has no room for the round"
+    why = "has no room for the round, or leaves out the ledger, as it was opened before a total was"
+    return None if has_room else f"the budget of the ledger's federation {why}"
 
 
 def _by_figure(histories: Histories, terms: LedgerTerms) -> dict[CostFigure, Floats]:

@@ -186,10 +186,12 @@ def post_rounds(call: Call, ledger_id: str, value: Any) -> Posted:
             had_room = {one.reserved for one in stored.values()} == {"reserved"}
             bounded = not had_room and not budgets.sharing(row.federation_id).is_owner
             if any(one.groups for one in fresh):
-                refuse_exact_figures(budgets, row.federation_id, "a round with `groups`")
+                what, remedy = "a round with `groups`", "post it without `groups`"
+                refuse_exact_figures(budgets, row.federation_id, what, remedy=remedy)
             book = partial(charge_federation, call.resources, session, row, after.terms)
             if why := book(held=held, spent=spent, within_totals=bounded):
-                raise conflict(f"{why}; another project owns the data: reserve before a round runs")
+                to_do = "have the total changed, or open a new ledger, with or without federation"
+                raise conflict(f"{why}; another project owns the data: {to_do}")
     call.resources.ledgers.keep(ledger_id, after)
     found = {**known, **stored}
     return after.terms, [found[one.round] for one in rounds]

@@ -20,22 +20,27 @@ _EXPONENTS = {
 
 
 def spec_doubts(
-    spec: ExperimentSpec, *, training_clients: int, rows: int, costs: Mapping[str, float] = {}
+    spec: ExperimentSpec,
+    *,
+    training_clients: int,
+    rows: int,
+    costs: Mapping[str, float] = {},
+    mean: float = 1.0,
 ) -> list[str]:
     """One sentence for each bound that protects no one or is not met, and each field without
     effect.
 
     `rows`: of all clients. A delta is compared with the units of the guarantee that may train.
-    `costs`: what all rounds may cost, by the figures of gates.
+    `costs`: what all rounds may cost, by the figures of gates; `mean`: the mean client's share.
     """
     delta, unit = getattr(spec.privacy, "delta", None), mechanism_of(spec).facts.unit
     found = []
     for position, gate in enumerate(spec.gates):
         worst = costs.get(gate.figure, 0.0)
-        if gate.op == "le" and worst > gate.value:
+        if gate.op == "le" and worst * mean > gate.value:
             found.append(
-                f"gates[{position}].value: {gate.figure} may come to {at_most(worst, digits=4)}, "
-                f"which is spent, and fails a gate of {gate.value:g}; take more noise"
+                f"gates[{position}].value: {gate.figure} may come to {at_most(worst, digits=4)} "
+                f"in the worst case, and would then miss a gate of {gate.value:g}; take more noise"
             )
         # A gate that is content with simulated noise says by itself that it asks for no protection.
         if gate.figure not in _EXPONENTS or gate.op != "le" or gate.allow_simulation:

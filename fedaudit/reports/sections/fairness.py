@@ -33,7 +33,7 @@ from fedaudit.fairness.noised_counts import (
 )
 from fedaudit.fairness.ranking import TOO_FEW
 from fedaudit.number_text import digit_step, nearest, outward, step_of, without_dust
-from fedaudit.reports.sections.material import ReportMaterial, ScoredMaterial
+from fedaudit.reports.sections.material import FederationFacts, ReportMaterial, ScoredMaterial
 from fedaudit.reports.sections.part import (
     WHERE_GIVEN,
     IntervalSection,
@@ -302,13 +302,11 @@ _LEAVES_OUT = (
 )
 
 
-def coverage_doubt(material: ScoredMaterial, rows: Ints, shown: Bools) -> str | None:
+def coverage_doubt(facts: FederationFacts, rows: Ints, shown: Bools, others: int) -> str | None:
     """Why no gap between the shown of groups with these scored rows [groups] is evidence: too many
-    of everybody are in no such group. Of noised rows, everybody is who is in a group."""
-    facts, compared = material.federation, material.result.against_constant
-    everybody, kept = int(rows.sum()), facts.rows / max(1, facts.rows + facts.dropped)
-    if compared is not None and not isinstance(material.published, NoisedCounts):
-        everybody = int(compared.rows.sum()) + facts.not_counted
+    of everybody, with `others` in no group, are in none of them. The answer says as much of those
+    who are hidden as the numbers do: rounded or noised, it is no exact figure."""
+    everybody, kept = int(rows.sum()) + others, facts.rows / max(1, facts.rows + facts.dropped)
     return _LEAVES_OUT if rows[shown].sum() * kept < _COVERED * everybody else None
 
 
@@ -392,7 +390,7 @@ def noised_section(
         reference_group=None if rule.reference is None else values[rule.reference],
         groups=groups,
         metrics=metrics,
-        doubt=coverage_doubt(material, rows, shown),
+        doubt=coverage_doubt(material.federation, rows, shown, others=0),
         cross_check_reason=CHECKED_BEFORE,
     )
 

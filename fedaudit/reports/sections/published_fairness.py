@@ -14,7 +14,7 @@ from fedaudit.fairness.intervals import (
     rate_intervals,
     score_intervals,
 )
-from fedaudit.fairness.noised_counts import ExactCounts, NoisedCounts, Rounder
+from fedaudit.fairness.noised_counts import EVERYBODY, ExactCounts, NoisedCounts, Rounder
 from fedaudit.number_text import digit_step, outward, step_of, without_dust
 from fedaudit.reports.sections.fairness import (
     ENDS,
@@ -129,9 +129,18 @@ class AttributeFigures:
             reference_group=None if disclosure.reference is None else values[disclosure.reference],
             groups=groups,
             metrics=metrics,
-            doubt=coverage_doubt(material, disclosure.rows, disclosure.shown),
+            doubt=self._doubt(),
             cross_check_reason=_NO_ROWS if exact else _ROUNDED_AFTER,
         )
+
+    def _doubt(self) -> str | None:
+        compared, facts = self._material.result.against_constant, self._material.federation
+        others = np.zeros(1, np.int64)
+        if compared is not None:
+            others += compared.rows.sum() + facts.not_counted - self._disclosure.rows.sum()
+        if self._rounder is not None:
+            others = self._rounder.numbers(EVERYBODY, others, of="rows")
+        return coverage_doubt(facts, self._rows, self._disclosure.shown, int(others[0]))
 
     def _metrics(self, groups: Sequence[GroupSection]) -> dict[str, MetricSection]:
         intervals = self._intervals()

@@ -48,7 +48,7 @@ from models.repositories.budgets.counting import (
 )
 from models.repositories.budgets.reading import BudgetReader
 from models.tables.federations import Content, Federation
-from models.tables.ledger import FederationBudget, Reservation
+from models.tables.ledger import DeclaredLedger, FederationBudget, Reservation
 from models.values import Budget
 
 Price = Callable[[Curve, float], float]
@@ -168,7 +168,8 @@ class Budgets(ScopedRepository):
         unit_key: str | None = None,
     ) -> Budget:
         """Sets this project's bound; one below what is spent only stops what is still to come. A
-        content that no project owns belongs to this one from now on. `terms`: of leakage, and then
+        content that no project owns belongs to this one from now on. What other projects declared
+        before there was a total of the owner's is counted no more. `terms`: of leakage, and then
         needed. A total of leakage in the same book that was set before radius and clip were
         recorded, and so refuses every run, is replaced by it. `unit_key`: whose clients it is for.
         Raises LookupError where the project has no such federation, ValueError where the total is
@@ -190,6 +191,8 @@ class Budgets(ScopedRepository):
         self._enter(key)
         if total is not None:
             self.claim(federation_id)
+            if not counts_report(observer):
+                self._leave_out_declared(federation_id, book)
         if terms is not None:
             unknown = {name: value for name, value in key.items() if name != "unit_key"}
             unknown["adjacency"] = ""
@@ -197,6 +200,19 @@ class Budgets(ScopedRepository):
         self._set(FederationBudget, _is_budget(key), total=total)
         self._reader.forget(sharings=True)
         return self._pool(key).budget(unit_key or "")
+
+    def _leave_out_declared(self, federation_id: str, book: str) -> None:
+        """A declared round costs a request alone, so that a stranger could exhaust any later total.
+        Its ledger holds nothing from now on, and is refused further rounds."""
+        sharing, totals = self.sharing(federation_id), self._totals(federation_id, book, "")
+        owns = sharing.owner_id == federation_id
+        if owns and all(one.owner_total is None for one in totals):
+            others = DeclaredLedger.federation_id.in_({*sharing.ids} - {federation_id})
+            of_ledgers = Reservation.experiment_id.in_(select(DeclaredLedger.id).where(others))
+            mine = and_(of_ledgers, Reservation.book == book)
+            ids = [one.experiment_id for one in self._all(select(Reservation).where(mine))]
+            self._set(Reservation, mine, amount=0.0, spent=0.0, planned=-1)
+            self.give_back(ids)
 
     def held(self, experiment_id: str, *figures: CostFigure) -> list[Reservation]:
         """An experiment's reservations of these figures that are not settled, locked for this
@@ -262,10 +278,10 @@ class Budgets(ScopedRepository):
         `held` in all, of which `spent` is spent. Of what is charged by histories and not by equal
         releases. `spent`: None leaves it as it is; a sum never falls. Without `within_totals` it is
         recorded whether there is room or not, as what has happened is; with it False, and nothing
-        changed, where a total has no room. True where nothing is held."""
+        changed, where a total has no room, or nothing is held. Else True where nothing is held."""
         mine = self.held(experiment_id, *held)
         most = {figure: np.minimum(curve, UNBOUNDED) for figure, curve in held.items()}
-        if within_totals and not all(self._bears(one, most[one.figure]) for one in mine):
+        if within_totals and not (mine and all(self._bears(one, most[one.figure]) for one in mine)):
             return False
         for one in mine:
             curve = most[one.figure]

@@ -370,6 +370,7 @@ def why_uncounted(budget: Budget, costs: Sequence[Cost]) -> Gap | None:
             assert_never(budget.figure)
     counted = budget.unit_key or budget.for_clients
     needed.append(("other-clients", lambda one: agree(counted, one.unit_key)))
+    needed.append(("unowned", lambda one: one.planned != -1))
     for gap, has in needed:
         costs = [cost for cost in costs if has(cost)]
         if not costs:

@@ -298,7 +298,7 @@ def _ledgers(federation_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
     )
 
 
-_COST = ("figure", "adjacency", "observer", "unit", "unit_key")
+_COST = ("figure", "adjacency", "observer", "unit", "unit_key", "planned")
 _COSTS = tuple(_RESERVED[name] for name in _COST)
 _GUARANTEE = Experiment.mechanism_inputs["guarantee"].as_string()
 _PROVEN = case(

@@ -164,32 +164,76 @@ def test_what_another_project_gives_back_is_room_again(api: Api) -> None:
     assert owner.submit(metric()).status_code == 202
 
 
+OWN = {"radius": 0.5, "clip": 0.25}
+ELSEWHERE = {"mechanism": "laplace-l2", "metric": OWN, "population": 100}
+ELSEWHERE |= {"name": "elsewhere", "unit": "client", "observer": "server"}
+BY_EPSILON = {**ELSEWHERE, "mechanism": "gaussian-local", "delta": DELTA, "accountant": "rdp"}
+BY_EPSILON |= {"metric": None, "adjacency": "replace-one"}
+
+
+def training(project: Project, terms: dict[str, Any]) -> str:
+    """The path of the rounds of a new ledger on the project's federation."""
+    asked = {**terms, "federation_id": project.federation_id}
+    made = body_of(project.api.post("/v1/ledgers", json=asked, key=project.key), 201)
+    return f"/v1/ledgers/{made['id']}/rounds"
+
+
+def asked(noise: float, kind: str = "laplace-l2") -> dict[str, Any]:
+    own = {"n": 10, **OWN} if kind == "laplace-l2" else {}
+    return {"event": {"kind": kind, "noise_multiplier": noise, **own}, "participants": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("terms", "total", "kind"),
+    [(ELSEWHERE, LEAKAGE, "laplace-l2"), (BY_EPSILON, EPSILON, "gaussian")],
+)
+def test_what_strangers_declare_before_a_total_does_not_exhaust_it(api, terms, total, kind):
+    owner, other = Project(api, "owner").register(), Project(api, "other").register()
+    path, tiny, fair = training(other, terms), asked(1e-3, kind), asked(100.0, kind)
+
+    def post(number: int, what: dict[str, Any], to: str = path) -> int:
+        rounds = [{"round": number, **what}]
+        status: int = api.post(to, json={"rounds": rounds}, key=other.key).status_code
+        return status
+
+    def counted() -> Any:
+        [found] = owner.budgets(total["figure"])
+        return found
+
+    assert post(1, tiny) == 200
+    assert counted()["spent"] > 1000
+    for number in (2, 3):
+        api.post(f"{path}/{number}/reservation", json=tiny, key=other.key)
+    # A stranger's own total, and one of the other book, forget nothing.
+    assert other.put(**total, total=1e9).status_code == 200
+    assert owner.put(**{**total, "book": "simulation"}, total=6).status_code == 200
+    assert owner.budgets(total["figure"])[0]["spent"] > 1000
+    assert owner.put(**total, total=6).status_code == 200
+    assert api.request("DELETE", f"{path}/3/reservation", key=other.key).status_code == 204
+    assert [post(number, what) for number, what in ((2, tiny), (4, fair))] == [200, 409]
+    found = next(one for one in owner.budgets(total["figure"]) if one["book"] == "release")
+    assert (found["spent"], found["reserved"], found["remaining"]) == (0, 0, 6)
+    [left_out] = [one for one in found["uncounted"] if one["mechanism"].endswith(", declared")]
+    assert (left_out["runs"], "another project declared it" in left_out["why"]) == (1, True)
+    # A ledger that is opened under the total is counted, also once the total is another.
+    assert post(1, fair, training(other, terms)) == 200
+    assert owner.put(**total, total=7).status_code == 200
+    again = next(one for one in owner.budgets(total["figure"]) if one["book"] == "release")
+    assert 0 < again["spent"] == again["others"]["spent"] < 6
+
+
 def test_declared_rounds_of_another_project_exhaust_no_owners_total(api: Api) -> None:
     owner, other = Project(api, "owner").register(), Project(api, "other").register()
     assert owner.put(**LEAKAGE, total=3 * COST).status_code == 200
     assert owner.put(book="release", figure="log_ratio", total=1e6).status_code == 200
-    own = {"radius": 0.5, "clip": 0.25}
-    terms: dict[str, Any] = {"name": "elsewhere", "mechanism": "laplace-l2", "unit": "client"}
-    terms |= {
-        "observer": "server",
-        "population": 100,
-        "metric": own,
-        "federation_id": other.federation_id,
-    }
-    ledger = body_of(api.post("/v1/ledgers", json=terms, key=other.key), 201)["id"]
-
-    path = f"/v1/ledgers/{ledger}/rounds"
-
-    def asked(noise: float) -> dict[str, Any]:
-        event = {"kind": "laplace-l2", "n": 10, "noise_multiplier": noise, **own}
-        return {"event": event, "participants": ["a"]}
+    path = training(other, ELSEWHERE)
 
     def post(number: int, noise: float) -> Any:
         rounds = [{"round": number, **asked(noise)}]
         return api.post(path, json={"rounds": rounds}, key=other.key)
 
     refused = body_of(post(1, 1e-3), 409)
-    assert "no room" in refused["detail"]
+    assert all(part in refused["detail"] for part in ("no room", "open a new ledger"))
     assert body_of(post(1, 10 / COST))["rounds"]
     [found] = owner.budgets()
     assert (found["spent"], found["others"]["spent"]) == (COST, COST)

@@ -89,7 +89,7 @@ def test_validation_alone_stores_nothing(api: Api) -> None:
 
 
 def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> None:
-    gates = [{"figure": "leakage_max", "op": "le", "value": value} for value in (150, 20, 3)]
+    gates = [{"figure": "leakage_max", "op": "le", "value": value} for value in (150, 20, 3, 0.9)]
     weak = {**SPEC, "gates": gates}
     for path, asked in (
         ("experiments?validate_only=true", weak),
@@ -100,8 +100,8 @@ def test_bounds_that_protect_no_one_are_answered_with_a_warning(api: Api) -> Non
         assert "leakage_max <= 150 is too large to protect anyone" in warning
         assert "take at most 20" in warning
         assert missed == [
-            "gates[2].value: leakage_max may come to 4, which is spent, and fails a gate of 3; "
-            "take more noise"
+            "gates[3].value: leakage_max may come to 4 in the worst case, and would then miss a "
+            "gate of 0.9; take more noise"
         ]
     one_model = {**SPEC, "training": {**SPEC["training"], "hypotheses": 1}}
     privacy = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0}

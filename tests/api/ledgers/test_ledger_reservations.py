@@ -363,6 +363,7 @@ def test_exact_counts_are_declared_under_no_total_of_what_reports_reveal(api, fe
     put(api, federation, 1.0, figure="epsilon", **total)
     refused_round = body_of(post(api, ledger, declared(1, ["a"], EVENT, groups=SEX)), 409)
     assert "a round with `groups`" in refused_round["detail"]
+    assert "; post it without `groups`, or " in refused_round["detail"]
     body_of(post(api, ledger, declared(1, ["a"], EVENT)))
 
 

@@ -297,6 +297,12 @@ def test_losses_are_measured_by_the_scale_of_the_target_alone(document, column, 
     assert best_of(compare([large, small]), GAP) == best
 
 
+def test_a_ratio_is_better_when_it_is_larger(document):
+    ratio = "equalized_odds_ratio"
+    made = [with_interval(f"from {low}", document, low, low + 0.1, ratio) for low in (0.5, 0.8)]
+    assert best_of(compare(made), ratio) == ["from 0.8"]
+
+
 def test_a_cost_is_the_best_only_in_force_and_of_the_same_meaning(material):
     known = documents(material)
     released = known["fixed"]

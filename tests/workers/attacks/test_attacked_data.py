@@ -8,7 +8,7 @@ import api.routers.attacks as asking
 from models.repositories import UnitRepository
 from models.tables.experiments import LaterAttacks, Unit
 from tests.api.pages.browser import signed_in
-from tests.api.service import Api, running_api, spec
+from tests.api.service import Api, body_of, running_api, spec
 from tests.models.rows import at_once
 from tests.workers.attacks.attacked_service import ask, later_of, upload, work_later
 from tests.workers.serving import work
@@ -21,7 +21,7 @@ CENTRAL = {"mechanism": "gaussian-central", "noise_multiplier": 1.0, "clip": 1.0
 def trained(api: Api, federation: dict[str, Any], **changes: Any) -> str:
     """The id of a run on a table that has succeeded."""
     asked = spec(training={"rounds": 2, "hypotheses": 1}, gates=[], **changes)
-    asked |= {"federation": federation, "fairness": FAIRNESS}
+    asked |= {"federation": federation, "fairness": changes.get("fairness", FAIRNESS)}
     id_ = str(api.submit(asked)["id"])
     work(api, id_)
     assert api.stored(id_).status == "succeeded", api.stored(id_).status_detail
@@ -116,3 +116,13 @@ def test_two_equal_requests_at_once_are_one(api, looks):
         without_key = both()
         assert sorted(answer.status_code for answer in without_key) == [202, 409]
         assert len(api.get(f"/v1/experiments/{id_}/attacks/later").json()["items"]) == 2
+
+
+def test_what_a_key_may_not_ask_for_is_no_fault_of_the_data(api, looks):
+    federation = upload(api, slope=1)
+    id_ = trained(api, federation, fairness={**FAIRNESS, "minimum_group_size": 3})
+    blind = api.key_with("experiments:read", "experiments:write", "reports:read")
+    [fault] = body_of(ask(api, id_, ATTACK, key=blind), 422)["errors"]
+    assert fault["pointer"] == "/fairness/minimum_group_size"
+    assert "federations:read" in fault["message"]
+    assert ask(api, id_, ATTACK).status_code == 202
