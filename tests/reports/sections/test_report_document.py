@@ -11,7 +11,7 @@ from pydantic import create_model
 
 import fedaudit.reports.report as report_module
 from fedaudit.cli.summary import _sections
-from fedaudit.fairness.noised_counts import GroupRows, Rounder
+from fedaudit.fairness.noised_counts import EVERYBODY, GroupRows, Rounder
 from fedaudit.reports.audit_report import AuditReport
 from fedaudit.reports.page.html import render
 from fedaudit.reports.report import RUN, Report, assemble, report_hash, schema
@@ -292,7 +292,8 @@ def test_beside_rounded_counts_no_interval_of_exact_ones_is_stated(material):
     compared = replace(made.result.against_constant, loss=0.9 + np.arange(30) % 3 * 0.09)
     made = replace(made, result=replace(made.result, against_constant=compared))
     ends = " (-0.0186 to 0.0386, by differences of clients)"
-    groups = {"group": [GroupRows(rows=one, positives=one, negatives=one) for one in (b"1", b"2")]}
+    one, other = (GroupRows(rows=rows, positives=rows, negatives=rows) for rows in (b"1", b"2"))
+    groups = {"group": [one, other], EVERYBODY: [one]}
     rounder = Rounder(base=5, key=b"k", population=b"p", groups=groups)
     for published, stated in ((made.published, ends), (rounder, "")):
         found = assemble(replace(made, published=published))["utility"]["reasons"]["degenerate"]
