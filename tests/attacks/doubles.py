@@ -1,4 +1,4 @@
-"""An attack for tests, in place of every kind: it looks at the run and says what it is told to."""
+"""An attack for tests, in place of every kind: it looks at the run and says what it is given."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

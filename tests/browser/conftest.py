@@ -15,7 +15,7 @@ from tests.browser.visit import Visit, visiting
 from tests.cli.service import Service
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-# A browser of this size asks for updates, accounts and variations unless it is told not to.
+# A browser of this size asks for updates, accounts and variations unless switches stop it.
 _QUIET = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update"),

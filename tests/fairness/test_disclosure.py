@@ -24,7 +24,7 @@ GROUPS = {
 
 
 def spec(**fairness: object) -> ExperimentSpec:
-    """By sex and race, of numbers above 7000 or as told."""
+    """By sex and race, of numbers above 7000 or as given."""
     favourable = {"op": "ge", "value": 7000}
     named = {"sensitive": ["sex", "race"], "favourable": favourable, **fairness}
     return parse_spec({**HOSPITAL, "fairness": named})

@@ -1,4 +1,4 @@
-"""The producer: messages reach the queue of their device, and a dead broker is told quickly."""
+"""The producer: messages reach the queue of their device, and a dead broker is noticed quickly."""
 
 import json
 import socket

@@ -88,6 +88,6 @@ def test_after_a_rejection_or_a_deletion_the_new_file_counts(database, status):
     assert (again.id, again.status) == (row.id, "profiling")
     assert (again.storage_key, again.deleted_at) == ("federations/p/second", None)
     with database.write() as session:
-        # A deletion that is told late of its success must not forget the new file.
+        # A deletion that learns late of its success must not forget the new file.
         FederationRepository(session, project_id).forget_file(row.id, "federations/p/first")
     assert _get(database, project_id, row.id).storage_key == "federations/p/second"

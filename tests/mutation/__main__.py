@@ -83,11 +83,11 @@ def main() -> None:
             verdict = judged(mutant, own, importers=importers, limit=tests.limit(own))
         verdicts[mutant.path][verdict] += 1
         if verdict in ("survived", "not executed"):
-            print(told(mutant, verdict), flush=True)
+            print(verdict_line(mutant, verdict), flush=True)
     print(scores(verdicts, all_=len(mutants)))
 
 
-def told(mutant: Mutant, verdict: str) -> str:
+def verdict_line(mutant: Mutant, verdict: str) -> str:
     """A mutant that no test noticed."""
     return f"\n{verdict}: {mutant.path}:{mutant.line} ({mutant.operator})\n{mutant.diff()}"
 

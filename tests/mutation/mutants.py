@@ -12,7 +12,7 @@ from cosmic_ray.plugins import get_operator, operator_names
 
 _LEFT_OUT = ("RemoveDecorator", "VariableReplacer", "VariableInserter")
 """Of the operators: without its decorator next to nothing of a dataclass works, and the other two
-need to be told the variables."""
+need the names of variables."""
 
 Place = tuple[int, int]
 

@@ -1,4 +1,4 @@
-"""A compiled library that cannot be used is left alone, and its operator is told."""
+"""A compiled library that cannot be used is left alone, and its operator is warned."""
 
 import numpy as np
 import pytest

@@ -85,7 +85,7 @@ def test_a_spec_that_was_stored_before_there_was_rounding_stays_what_it_was() ->
     assert spec.fairness.rounded_to is None
     assert spec.model_dump(mode="json") == stored
     off = parse_spec(groups_spec(privacy__noise="release", fairness__rounding=None))
-    assert spec_hash(off) != spec_hash(spec), "what was chosen is told from what was not asked"
+    assert spec_hash(off) != spec_hash(spec), "what was chosen differs from what was not asked"
     assert parse_spec(off.model_dump(mode="json")).fairness.rounded_to is None
 
 

@@ -136,7 +136,7 @@ def image_federation(*, clients: int = 12, max_rows: int = 9) -> Federation:
 
 
 def table_cell(data: Federation, **changes: Any) -> Cell:
-    """A cell of hand-made data: no mechanism and no fairness unless told otherwise."""
+    """A cell of hand-made data: no mechanism and no fairness unless given."""
     given = {
         "federation": {**TABLE, "validation_fraction": 0.4},
         "model": {"kind": "linear"},

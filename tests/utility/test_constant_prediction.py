@@ -193,7 +193,7 @@ def test_the_interval_that_decides_is_stated() -> None:
 
 
 def test_what_is_right_of_the_favourable_outcome_is_stated_where_it_is_too_little() -> None:
-    """Classes 1 and 2 are told apart, and neither from 0, which is the favourable one."""
+    """Classes 1 and 2 are distinguished, and neither from 0, which is the favourable one."""
     target = np.tile([0, 0, 0, 1, 1, 1, 1, 2, 2, 2], 40)
     predicted = np.tile([1, 1, 1, 0, 1, 1, 1, 2, 2, 2], 40)
     own = {"outcome": 1 * (predicted == 0), "true_outcome": 1 * (target == 0)}

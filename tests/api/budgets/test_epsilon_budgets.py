@@ -190,7 +190,7 @@ def test_a_budget_without_room_for_one_round_is_refused_with_what_it_needs(api, 
     assert body_of(api.check(value))["projection"]["budget_ends_in_round"] == 2
 
 
-# -- epsilons of fairness counts in the API: told, reserved against readers of reports, refused ---
+# -- epsilons of fairness counts in the API: stated, reserved against readers of reports, refused --
 
 
 NOISE = {

@@ -208,8 +208,8 @@ def test_what_the_owner_refuses_is_refused_before_the_data_are_read(api: Api, re
     first, second = (validated(api, value, *AUTHOR) for value in (fits, fails))
     assert first.status_code == {"disclosure": 422, "simulation": 409}[refusal]
     assert (second.status_code, second.text) == (first.status_code, first.text)
-    told = validated(api, fails, *READER)
-    assert "/training/cohort/clients" in told.text
+    refused = validated(api, fails, *READER)
+    assert "/training/cohort/clients" in refused.text
 
 
 def test_data_that_the_spec_makes_up_are_no_secret(api: Api) -> None:

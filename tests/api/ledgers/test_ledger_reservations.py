@@ -43,7 +43,7 @@ def admitted(*asked: Any) -> list[str]:
     return names
 
 
-def told(answer: Any) -> list[str]:
+def outcomes(answer: Any) -> list[str]:
     """What is said of the reservation of each round that was posted."""
     return [one["reservation"] for one in body_of(answer)["rounds"]]
 
@@ -69,7 +69,7 @@ def test_clients_without_room_are_refused_and_others_admitted(api: Api) -> None:
     assert answer["admitted"] == ["b", "c"]
     [refused] = answer["refused"]
     assert (refused["subject"], "of a budget of" in refused["reason"]) == ("a", True)
-    # The round is a fact, whoever took part in it: it is charged, and told.
+    # The round is a fact, whoever took part in it: it is charged, and stated.
     [said] = post(api, ledger, declared(3, ["a", "b"])).json()["rounds"]
     assert (said["over_budget"], said["reservation"]) == (1, "refused")
     assert read(api, ledger)["over_budget"] == 1
@@ -86,7 +86,7 @@ def test_what_is_reserved_counts_until_it_is_declared_or_released(api: Api) -> N
     path = f"/v1/ledgers/{ledger}/rounds/{{}}/reservation"
     assert [api.request("DELETE", path.format(2)).status_code for _ in range(2)] == [204, 404]
     assert admitted(api, ledger, 3, ["a"]) == ["a"]
-    assert told(post(api, ledger, declared(1, ["a"]))) == ["reserved"]
+    assert outcomes(post(api, ledger, declared(1, ["a"]))) == ["reserved"]
     assert admitted(api, ledger, 4, ["a"]) == []
     late = {"event": GAUSSIAN, "participants": ["a"]}
     assert api.post(path.format(1), json=late).status_code == 409
@@ -102,14 +102,14 @@ def test_a_round_that_everyone_pays_for_needs_room_for_everyone(api: Api) -> Non
     assert answer["admitted"] == []
     assert answer["reason"].startswith("the round is charged to everyone")
     # Whoever is drawn instead pays alike.
-    assert told(post(api, ledger, declared(2, ["c"], POISSON))) == ["refused"]
+    assert outcomes(post(api, ledger, declared(2, ["c"], POISSON))) == ["refused"]
 
 
 def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> None:
     ledger = opened(api, rounds=[declared(1, ["a"])], budget={"epsilon": costing(api, rounds=1)})
     assert [admitted(api, ledger, 2, ["a", "b"]), admitted(api, ledger, 3, ["a"])] == [["b"], []]
     posted = post(api, ledger, declared(2, ["b"]), declared(3, ["c"]), declared(4, ["a"]))
-    assert told(posted) == ["reserved", "none", "none"]
+    assert outcomes(posted) == ["reserved", "none", "none"]
     # Asking again without those refused washes nothing out.
     reserve(api, ledger, 5, ["a", "d"])
     assert admitted(api, ledger, 5, ["d"]) == ["d"]
@@ -117,12 +117,12 @@ def test_a_round_is_as_reserved_for_those_whom_it_did_not_refuse(api: Api) -> No
     assert admitted(api, ledger, 6, ["e"], {**GAUSSIAN, "steps": 2}) == []
     assert admitted(api, ledger, 6, ["e"]) == ["e"]
     posted = post(api, ledger, declared(5, ["a", "d"]), declared(6, ["e"]))
-    assert told(posted) == ["refused", "reserved"]
+    assert outcomes(posted) == ["refused", "reserved"]
     # Of another event, or with somebody who was not asked for, it is another round.
     for number, name in ((7, "f"), (8, "g")):
         assert admitted(api, ledger, number, [name]) == [name]
     louder = declared(7, ["f"], {**GAUSSIAN, "steps": 2})
-    assert told(post(api, ledger, louder, declared(8, ["g", "h"]))) == ["other", "other"]
+    assert outcomes(post(api, ledger, louder, declared(8, ["g", "h"]))) == ["other", "other"]
 
 
 def test_an_order_without_a_bound_opens_no_budget(api: Api) -> None:

@@ -42,7 +42,7 @@ def api(sqlite_url: str, tmp_path: Path) -> Iterator[Api]:
 
 @pytest.fixture
 def dispatcher(api: Api) -> WebhookDispatcher:
-    """Delivers when it is told to look."""
+    """Delivers when it is asked to look."""
     return WebhookDispatcher(api.settings, api.database)
 
 
@@ -232,7 +232,7 @@ def test_deliveries_go_with_age_and_their_webhook_and_none_is_kept_without_a_rec
 URL = "https://hooks.example.org/fedaudit"
 
 
-def _told(api: Api, webhook: Any) -> list[dict[str, Any]]:
+def _delivered(api: Api, webhook: Any) -> list[dict[str, Any]]:
     found = [one["data"] for one in deliveries(api, webhook)]
     assert all(set(one) == {"project", "federation_id", "budget"} for one in found)
     return found
@@ -243,21 +243,21 @@ def test_a_crossing_is_announced_once_and_again_after_the_budget_had_recovered(a
     id_ = api.submit(run(**FIXED))["federation_id"]
     api.set_budget(id_, 3.3 * WORST, **FIXED)
     api.submit(run(**FIXED))
-    assert _told(api, webhook) == []
+    assert _delivered(api, webhook) == []
     # Trying it out tells nobody.
     assert api.check(run(**FIXED)).status_code == 200
-    assert _told(api, webhook) == []
+    assert _delivered(api, webhook) == []
     third = api.submit(run(**FIXED))
-    [event] = _told(api, webhook)
+    [event] = _delivered(api, webhook)
     assert (event["project"], event["federation_id"]) == ("hospital", id_)
     absent = dict.fromkeys(("delta", "adjacency", "observer"))
     assert event["budget"] == {"book": "simulation", "figure": "leakage", **absent, **FIXED}
     # Already low: a smaller total crosses nothing.
     api.set_budget(id_, 3.1 * WORST, **FIXED)
-    assert len(_told(api, webhook)) == 1
+    assert len(_delivered(api, webhook)) == 1
     fail(api, third["id"])
     api.submit(run(**FIXED))
-    assert len(_told(api, webhook)) == 2
+    assert len(_delivered(api, webhook)) == 2
 
 
 def test_a_total_that_is_lowered_crosses_too_and_an_epsilon_is_composed(api: Api) -> None:
@@ -267,9 +267,9 @@ def test_a_total_that_is_lowered_crosses_too_and_an_epsilon_is_composed(api: Api
     plan = plan_of(value)
     spent = plan.largest("final_model", plan.steps)
     set_total(api, id_, 10 * spent)
-    assert _told(api, webhook) == []
+    assert _delivered(api, webhook) == []
     set_total(api, id_, 1.05 * spent)
-    [event] = _told(api, webhook)
+    [event] = _delivered(api, webhook)
     assert (event["budget"]["figure"], event["budget"]["observer"]) == ("epsilon", "final_model")
 
 
@@ -279,9 +279,9 @@ def test_another_project_that_draws_on_the_same_data_lets_the_owner_know(api: Ap
     value = metric()
     id_ = api.submit(value)["federation_id"]
     api.set_budget(id_, 4.1, book="release", **FIXED)
-    assert _told(api, webhook) == []
+    assert _delivered(api, webhook) == []
     api.submit(value, key=api.key_with(*SCOPES, project="another"))
-    [event] = _told(api, webhook)
+    [event] = _delivered(api, webhook)
     assert (event["federation_id"], event["budget"]["radius"]) == (id_, 0.5)
 
 

@@ -41,7 +41,7 @@ def trained(ledger: Ledger, share: float, rounds: int, *, canaries: PlantedCanar
     return total
 
 
-def told(count: int = 350, score: float = 0.0, **changes: Any) -> dict[str, Any]:
+def summary(count: int = 350, score: float = 0.0, **changes: Any) -> dict[str, Any]:
     """What a round says of its canaries, all of which it took."""
     figures = {"product": count, "weight": count, "squares": count, "numbers": N, "releases": 1}
     return {"present": "1" * count, "scores": [score] * count, **figures, **changes}
@@ -95,7 +95,7 @@ def test_gates_can_demand_that_the_noise_was_tested(api: Api, client: Client) ->
 
 
 def test_canaries_of_one_round_say_nothing_of_the_noise_of_others(api: Api, client: Client) -> None:
-    many, few = (told(count, 1.0, squares=N * NOISE**2) for count in (350, 2))
+    many, few = (summary(count, 1.0, squares=N * NOISE**2) for count in (350, 2))
     statuses = []
     for each in ([many], [many, few], [many, many]):
         ledger = Ledger.open(client, CENTRAL)
@@ -140,7 +140,7 @@ def test_one_round_without_noise_among_many_raises_an_alarm(api: Api, client: Cl
     """All releases together show a hundredth less noise, which is none that they could tell."""
     ledger = Ledger.open(client, CENTRAL)
     rounds = [
-        declared(at, ["a"], EVENT, canaries=told(squares=350 + share * N * NOISE**2))
+        declared(at, ["a"], EVENT, canaries=summary(squares=350 + share * N * NOISE**2))
         for at, share in enumerate([*np.linspace(0.9, 1.1, 99), 0.01], 1)
     ]
     assert post(api, ledger.id, *rounds[:99]).json()["rounds"][-1]["alarm_round"] is None
@@ -149,7 +149,7 @@ def test_one_round_without_noise_among_many_raises_an_alarm(api: Api, client: Cl
 
 def test_an_alarm_before_a_round_without_canaries_is_heard(api: Api, client: Client) -> None:
     ledger = Ledger.open(client, CENTRAL)
-    shown = declared(1, ["a"], EVENT, canaries=told(score=1.0))
+    shown = declared(1, ["a"], EVENT, canaries=summary(score=1.0))
     with pytest.warns(UserWarning, match="round 1 of ledger"):
         ledger.declare([shown, declared(2, ["a"], EVENT)])
     assert ledger.alarm_round == 1

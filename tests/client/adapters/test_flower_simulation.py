@@ -77,7 +77,7 @@ def test_only_clients_with_room_are_asked_and_failures_are_charged(service, trai
 
 def test_only_the_noise_of_means_as_they_were_released_counts(service, training):
     api, _ = service
-    # The wrapper was told of eight clients, and the mean of four has half of its noise.
+    # The wrapper was given eight clients, and the mean of four has half of its noise.
     result, _ = training(calibrated=8, asks=False)
     assert result["error"] is None
     assert epsilon(api, result["ledger"]) == pytest.approx(library([NOISE * 4 / 8] * 3), rel=1e-12)

@@ -113,7 +113,7 @@ def test_of_many_hypotheses_the_nearest_and_the_farthest_are_listed(material):
 
 
 def test_any_two_datasets_may_choose_a_pair_that_is_not_listed(material):
-    """Over layers the farthest pair need not be told apart best: rates of 8 and 1 here."""
+    """Over layers the farthest pair need not be distinguished best: rates of 8 and 1 here."""
     hypotheses = np.zeros((7, 9), np.float32)
     hypotheses[:, 8] = [0, 1, 2, 3, 4, 20, 10]
     hypotheses[6, 0] = 8

@@ -115,7 +115,7 @@ def test_of_a_classifier_the_right_rows_are_counted(changes: dict[str, Any]) -> 
     for name, scores in result.scores.items():
         true_positives, _, true_negatives, _ = np.moveaxis(result.fairness[name], -1, 0)
         assert scores.correct is not None
-        # Of two classes the favourable one is rightly told where it is and where it is not.
+        # Of two classes the favourable one is predicted rightly where it is and where it is not.
         assert (scores.correct == true_positives + true_negatives).all()
 
 
