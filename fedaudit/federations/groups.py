@@ -273,8 +273,8 @@ def outcome_rules(federation: Federation, fairness: Groups) -> OutcomeRules:
 
 
 def agreed_rules(federation: Federation, fairness: Groups, *, new: bool) -> OutcomeRules:
-    """Rules that, if they are `new`, leave no group of their attribute out, and tell outcomes
-    apart. Raises InvalidInputError as `outcome_rules`, and where they do not."""
+    """Rules that, if they are `new`, leave no group of their attribute out, and distinguish
+    outcomes. Raises InvalidInputError as `outcome_rules`, and where they do not."""
     rules = outcome_rules(federation, fairness)
     if not new:
         return rules

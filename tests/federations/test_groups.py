@@ -50,7 +50,7 @@ def test_rules_by_group_score_their_groups_only(load: Load) -> None:
     by_group = [of_sex("M", op="ge", value=8000), of_sex("F", op="le", value=6000)]
     rules = rules_of(load, fairness([*by_group, of_sex("D", op="ge", value=9000)]))
     assert rules.ops == ("ge", "le", "ge")
-    assert rules.rule_index.tolist() == [1, 0, 1, -1, 2], "no rule for nobody"
+    assert rules.rule_index.tolist() == [1, 0, 1, -1, 2], "a group without a rule"
     assert rules.label(np.full(5, 5000.0)).tolist() == [True, False, True, False, False]
 
 

@@ -69,7 +69,7 @@ def test_clients_without_room_are_refused_and_others_admitted(api: Api) -> None:
     assert answer["admitted"] == ["b", "c"]
     [refused] = answer["refused"]
     assert (refused["subject"], "of a budget of" in refused["reason"]) == ("a", True)
-    # The round is a fact, whoever took part in it: it is charged, and stated.
+    # The round is a fact, with refused clients too: it is charged, and stated.
     [said] = post(api, ledger, declared(3, ["a", "b"])).json()["rounds"]
     assert (said["over_budget"], said["reservation"]) == (1, "refused")
     assert read(api, ledger)["over_budget"] == 1
